@@ -101,7 +101,7 @@ std::string fourier(const Settings& settings) {
 }
 constexpr const char* kSlabs = "[[model.override]]\nmatch = \"*.spectral\"\nform = \"slab\"\n";
 
-/// Bytes that rank 0 sends in an update for the model grid: the difference of two runs.
+/// Bytes that rank 0 sends in an update for the mesh: the difference of two runs.
 double bytes_of_an_update(const std::function<std::string(const Settings&)>& config,
                           const Settings& settings) {
   double bytes[2];

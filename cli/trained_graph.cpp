@@ -70,13 +70,13 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   run.host().set_layers(layers_.get());
   // As many axes as the layers' options name, each of one rank.
   const std::size_t axes = settings.parallel.grid.size();
-  grid_ = ModelGrid(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
+  mesh_ = Mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
   ExecutorSpec spec;
   spec.layers = layers_.get();
   spec.device = device_.get();
   spec.host = &run.host();
   spec.precision = precision_ ? precision_.get() : plain_.get();
-  spec.grid = &grid_;
+  spec.mesh = &mesh_;
   spec.seed = settings.run.seed;
   spec.seed_rounding = settings.run.seed_rounding;
   spec.batch = batch > 0 ? batch : data_->batch();

@@ -1,6 +1,6 @@
 // The graph of a run that was trained, in evaluation mode on one rank: on the weights of a checkpoint, fed by
 // the reader that training uses; and its validation samples, or those of other data that fits its weights,
-// once through it. A run over a model grid is computed with whole tensors. Serves generate, evaluate and
+// once through it. A run over a mesh is computed with whole tensors. Serves generate, evaluate and
 // reproduce.
 #pragma once
 
@@ -54,7 +54,7 @@ class TrainedGraph {
   CheckpointReader& reader_;
   std::vector<train::StoredWeights> stored_;
   int used_ = -1;
-  ModelGrid grid_;
+  Mesh mesh_;
   Component<Model> model_;
   Component<Dataset> data_;
   Component<Device> device_;

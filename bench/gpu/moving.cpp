@@ -46,13 +46,13 @@ std::function<Call(Device&)> mixture(std::int64_t n, MorMode mode) {
 std::function<Call(Device&)> interpolation(std::int64_t outer, std::int64_t lines, std::int64_t inner,
                                            bool adjoint) {
   return [=](Device& device) -> Call {
-    LineSumSpec table;
+    SparseAxisSpec table;
     table.columns = lines;
     for (std::int64_t line = 0; line < lines; ++line) {
       table.add_row({{line, 1}});
       table.add_row({{line, 0.5}, {std::min(line + 1, lines - 1), 0.5}});
     }
-    const std::shared_ptr<LineSum> sum = device.family<LineSums>().prepare(table);
+    const std::shared_ptr<SparseAxisOp> sum = device.family<SparseAxisOps>().prepare(table);
     const auto x = filled(device, {outer, lines, inner}, DType::kF32),
                y = filled(device, {outer, 2 * lines, inner}, DType::kF32);
     if (adjoint) return [=] { sum->adjoint(y->view(), x->view(), outer, inner); };

@@ -73,10 +73,10 @@ struct Problem {
     const AttentionRowSums<S> row_sums{a, sums.data()};
     const AttentionQueryGradient<S> query{a, sums.data()};
     const AttentionKeyGradients<S> keys{a, sums.data()};
-    launch_on_host(forward.grid(), forward, order);
-    launch_on_host(row_sums.grid(), row_sums, order);
-    launch_on_host(query.grid(), query, order);
-    launch_on_host(keys.grid(), keys, order);
+    launch_on_host(forward.mesh(), forward, order);
+    launch_on_host(row_sums.mesh(), row_sums, order);
+    launch_on_host(query.mesh(), query, order);
+    launch_on_host(keys.mesh(), keys, order);
   }
 
   /// The reference in double on the same inputs.

@@ -41,7 +41,7 @@ Sorted sorted(const std::vector<std::int32_t>& ids, std::int64_t rows, LaunchOrd
                         to.positions.data(),
                         places.data()};
     launch_on_host(grid, CountDigits{step}, order);
-    launch_on_host(SumPlaces::grid(), SumPlaces{kDigits * grid.blocks, places.data()}, order);
+    launch_on_host(SumPlaces::mesh(), SumPlaces{kDigits * grid.blocks, places.data()}, order);
     launch_on_host(grid, MoveIds{step}, order);
     from.positions.resize(ids.size());
     std::swap(from, to);

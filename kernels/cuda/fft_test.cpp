@@ -53,7 +53,7 @@ std::vector<To> transform(const Case& c, bool to_modes, bool inverse, const std:
   const auto launch = [&](const auto& matrix) {
     const DirectFft<From, To, T, std::decay_t<decltype(matrix)>> body{
         in.data(), out.data(), from, to, matrix, modes, c.lines(), to_modes, accumulate};
-    launch_on_host(body.grid(), body, order);
+    launch_on_host(body.mesh(), body, order);
   };
   if (stored) {
     launch(StoredMatrix<T>{elements.data(), c.modes().reals()});

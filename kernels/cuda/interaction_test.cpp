@@ -67,8 +67,8 @@ TYPED_TEST(CudaInteractionTest, DotProductsGiveTheBitsOfTheReference) {
           const auto own_args = own.args(p, accumulate, !accumulate);
           const InteractionForward<S> forward{own_args, size.samples};
           const InteractionBackward<S> backward{own_args, size.samples};
-          launch_on_host(forward.grid(), forward, order);
-          launch_on_host(backward.grid(), backward, order);
+          launch_on_host(forward.mesh(), forward, order);
+          launch_on_host(backward.mesh(), backward, order);
           EXPECT_TRUE(same_bits(own.y, expected.y)) << size.vectors << " vectors of " << size.width;
           EXPECT_TRUE(same_bits(own.dz0, expected.dz0)) << size.vectors << " vectors of " << size.width;
           EXPECT_TRUE(same_bits(own.dz, expected.dz)) << size.vectors << " vectors of " << size.width;
@@ -86,7 +86,7 @@ TYPED_TEST(CudaInteractionTest, WritesTheGradientsThatAreAskedForAlone) {
     auto args = own.args(p, false, false);
     (first ? args.dz : args.dz0) = nullptr;
     const InteractionBackward<S> body{args, 2};
-    launch_on_host(body.grid(), body);
+    launch_on_host(body.mesh(), body);
     EXPECT_TRUE(same_bits(own.dz0, first ? whole.dz0 : p.z0));
     EXPECT_TRUE(same_bits(own.dz, first ? p.z : whole.dz));
   }

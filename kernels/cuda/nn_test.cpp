@@ -77,7 +77,7 @@ TYPED_TEST(CudaNeural, NormsStayWithinTheirBound) {
             rows,           cols,
             slabs,          {cols, x.data(), dy.data(), centre, r.data()},
             partial.data(), {{dg.data(), centred ? db.data() : nullptr}, true}};
-        launch_on_host(params.grid(), params, order);
+        launch_on_host(params.mesh(), params, order);
         if (slabs.count > 1)
           launch_on_host(grid_for(cols),
                          ColumnTotals<float, 2>{cols, slabs.count, partial.data(), params.outputs}, order);

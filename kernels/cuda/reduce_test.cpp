@@ -90,7 +90,7 @@ TYPED_TEST(CudaReduce, ColumnsAreSummedInSlabs) {
       std::vector<Sums<A, 1>> partial(slabs.count * columns);
       const ColumnSums<A, 1, RowTerms<S>> body{
           rows, columns, slabs, {columns, x.data()}, partial.data(), {{out.data()}, true}};
-      launch_on_host(body.grid(), body, order);
+      launch_on_host(body.mesh(), body, order);
       if (slabs.count > 1)
         launch_on_host(grid_for(columns),
                        ColumnTotals<A, 1>{columns, slabs.count, partial.data(), body.outputs}, order);
@@ -118,7 +118,7 @@ TYPED_TEST(CudaReduce, SetsAreSummedInSlabs) {
       std::vector<double> out(exact.size());
       std::vector<Sums<double, 1>> partial(slabs.count * of.sets);
       const SetSums<1, SetElements<S>> body{of, slabs, {x.data()}, partial.data(), {{out.data()}, false}};
-      launch_on_host(body.grid(), body, order);
+      launch_on_host(body.mesh(), body, order);
       if (slabs.count > 1)
         launch_on_host(grid_for(of.sets),
                        ColumnTotals<double, 1>{of.sets, slabs.count, partial.data(), body.outputs}, order);

@@ -51,10 +51,10 @@ TYPED_TEST(CudaSigns, ScalesAreTheHosts) {
     for (const LaunchOrder order : kOrders) {
       std::vector<double> sums(expected.size());
       const SignBlockSums<A> body{x.data(), n, sums.data()};
-      launch_on_host(body.grid(), body, order);
+      launch_on_host(body.mesh(), body, order);
       EXPECT_EQ(sums, expected) << n;
       std::uint8_t bytes[7] = {};
-      launch_on_host(SignScale::grid(), SignScale{sums.data(), n, bytes + 1}, order);
+      launch_on_host(SignScale::mesh(), SignScale{sums.data(), n, bytes + 1}, order);
       EXPECT_EQ(get_sign_scale(bytes + 1), static_cast<float>(total / static_cast<double>(n))) << n;
       EXPECT_EQ(bytes[0] | bytes[5] | bytes[6], 0);
     }
@@ -81,11 +81,11 @@ TYPED_TEST(CudaSigns, BitsAndLossesAreTheHosts) {
       for (const std::int64_t blocks : {1, 3, 1000}) {
         std::vector<std::uint8_t> found(bits.size(), 0xFF);
         const EncodeSigns<A> alone{x.data(), n, scale, found.data(), nullptr};
-        launch_on_host(with_blocks(alone.grid(), blocks), alone, order);
+        launch_on_host(with_blocks(alone.mesh(), blocks), alone, order);
         EXPECT_EQ(found, bits) << n;
         std::vector<A> place = x;
         const EncodeSigns<A> body{place.data(), n, scale, found.data(), place.data()};
-        launch_on_host(with_blocks(body.grid(), blocks), body, order);
+        launch_on_host(with_blocks(body.mesh(), blocks), body, order);
         EXPECT_EQ(found, bits) << n << " in place";
         EXPECT_TRUE(same_bits(place, lost)) << n << " in place";
       }
@@ -114,7 +114,7 @@ TYPED_TEST(CudaSigns, MeansAreTheHosts) {
         for (const std::int64_t blocks : {1, 3, 1000}) {
           std::vector<A> found(expected.size());
           const DecodeSigns<A> body{rows, found.data(), n};
-          launch_on_host(with_blocks(body.grid(), blocks), body, order);
+          launch_on_host(with_blocks(body.mesh(), blocks), body, order);
           EXPECT_TRUE(same_bits(found, expected)) << n << " of " << members;
         }
     }

@@ -65,7 +65,7 @@ TYPED_TEST(CudaWindowTest, UnfoldMovesWhatTheReferenceMoves) {
       auto own = random_values<S>(expected.size(), 9);
       args.columns = own.data();
       const Unfold<S> body{args, WindowTile::for_columns(c.width())};
-      launch_on_host(body.grid(), body, order);
+      launch_on_host(body.mesh(), body, order);
       EXPECT_TRUE(same_bits(own, expected)) << c.channels << " channels";
     }
   });
@@ -84,7 +84,7 @@ TYPED_TEST(CudaWindowTest, FoldGivesTheBitsOfTheReferenceAndLeavesOtherChannels)
         auto own = c.planes<S>(c.elements(), 2);
         args.x = own.data();
         const Fold<S> body{args, WindowTile::for_columns(c.channels)};
-        launch_on_host(body.grid(), body, order);
+        launch_on_host(body.mesh(), body, order);
         EXPECT_TRUE(same_bits(own, expected)) << c.channels << " channels, accumulate " << accumulate;
       }
     }

@@ -2,10 +2,10 @@
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/kernels/reference/attention.hpp>
 #include <tenon/kernels/reference/batch_norm.hpp>
+#include <tenon/kernels/reference/batched_complex_gemm.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
-#include <tenon/kernels/reference/mode_product.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/quantize.hpp>
@@ -91,12 +91,12 @@ void bf16_to_f32(const Bf16* x, float* y, std::int64_t n) {
 }
 
 template <class T>
-constexpr ModeProductOps<T> make_mode_product_ops() {
+constexpr BatchedComplexGemmOps<T> make_batched_complex_gemm_ops() {
   namespace r = reference;
-  return {.workspace = r::mode_product_workspace<T>,
-          .forward = r::mode_product_forward<T>,
-          .backward_input = r::mode_product_backward_input<T>,
-          .backward_weight = r::mode_product_backward_weight<T>};
+  return {.workspace = r::batched_complex_gemm_workspace<T>,
+          .forward = r::batched_complex_gemm_forward<T>,
+          .backward_input = r::batched_complex_gemm_backward_input<T>,
+          .backward_weight = r::batched_complex_gemm_backward_weight<T>};
 }
 
 constexpr KernelTable kFloat = {
@@ -105,7 +105,7 @@ constexpr KernelTable kFloat = {
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = reference::adamw<float>, .sgd = reference::sgd<float>},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
-    .modes = make_mode_product_ops<float>(),
+    .modes = make_batched_complex_gemm_ops<float>(),
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
     .mor = {.strip = reference::mor_strip},
@@ -113,7 +113,7 @@ constexpr KernelTable kFloat = {
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),
     .update = {.adamw = reference::adamw<double>, .sgd = reference::sgd<double>},
-    .modes = make_mode_product_ops<double>(),
+    .modes = make_batched_complex_gemm_ops<double>(),
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 //
 // A type that a public header gains is added here; the gate says so when one is missing.
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 #include <tenon/config.hpp>
@@ -79,7 +79,7 @@
 #define INSTANCE(type, ...) \
   extern "C" void tenon_abi_##type(tenon::type<__VA_ARGS__>*) {}
 
-// <tenon/neck.h>
+// <tenon/plugin_abi.h>
 C_TYPE(tenon_error)
 C_TYPE(tenon_host_v1)
 C_TYPE(tenon_option_type)
@@ -241,7 +241,7 @@ TYPE(Convolution)
 TYPE(Convolutions)
 
 // <tenon/ops/copy.hpp>
-TYPE(BoxOps)
+TYPE(StridedCopyOps)
 TYPE(EmbeddingOps)
 
 // <tenon/ops/dense.hpp>
@@ -287,18 +287,18 @@ TYPE(ScaledProducts)
 // <tenon/ops/reduce.hpp>
 TYPE(ReduceOps)
 TYPE(LineTerm)
-TYPE(LineSumSpec)
-TYPE(LineSum)
-TYPE(LineSums)
+TYPE(SparseAxisSpec)
+TYPE(SparseAxisOp)
+TYPE(SparseAxisOps)
 
 // <tenon/ops/spectral.hpp>
 TYPE(FftMap)
 TYPE(FftSpec)
 TYPE(FftKernel)
 TYPE(Fft)
-TYPE(ModeProductSpec)
-TYPE(ModeProduct)
-TYPE(ModeProducts)
+TYPE(BatchedComplexGemmSpec)
+TYPE(BatchedComplexGemm)
+TYPE(BatchedComplexGemms)
 
 // <tenon/optimizer.hpp>
 TYPE(StateSlot)
@@ -376,7 +376,7 @@ TYPE(PluginStatus)
 TYPE(Registry)
 
 // <tenon/row_service.hpp>
-TYPE(RowAnswerer)
+TYPE(RowLookupHandler)
 TYPE(RowAsk)
 TYPE(RowService)
 
@@ -533,7 +533,7 @@ TYPE(Shape)
 TYPE(MemorySpace)
 TYPE(TensorView)
 TYPE(DimSharding)
-TYPE(GridPlace)
+TYPE(MeshPlace)
 TYPE(ElementRange)
 TYPE(Box)
 TYPE(Layout)
@@ -551,5 +551,5 @@ TYPE(NotRepeatable)
 TYPE(WorldSpec)
 TYPE(Transport)
 TYPE(CommunicatorDecorator)
-TYPE(ModelGrid)
+TYPE(Mesh)
 TYPE(DeviceTransport)

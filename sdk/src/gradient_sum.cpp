@@ -1,4 +1,4 @@
-// A gradient's terms over axes of the model grid, added up in place.
+// A gradient's terms over axes of the mesh, added up in place.
 #include <tenon/sdk/gradient_sum.hpp>
 
 #include <fmt/format.h>
@@ -10,14 +10,14 @@ TENON_ABI_BEGIN
 
 GradientSum::GradientSum(InferContext& context, const ParameterSpec& parameter, const Layout& value) {
   if (!context.training()) return;
-  ModelGrid& grid = context.grid();
+  Mesh& mesh = context.mesh();
   std::vector<int> axes = cut_axes(value);
-  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1 || is_cut(parameter, axis); });
+  std::erase_if(axes, [&](int axis) { return mesh.extent(axis) == 1 || is_cut(parameter, axis); });
   if (axes.empty()) return;
-  first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return grid.coordinate(axis) == 0; });
+  first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return mesh.coordinate(axis) == 0; });
   const Layout whole{parameter.shape, parameter.sharding}, terms{parameter.shape, parameter.sharding, axes};
   sum_ = redistribution(
-      grid, {.from = terms, .to = whole, .dtype = parameter.dtype, .device = &context.device()},
+      mesh, {.from = terms, .to = whole, .dtype = parameter.dtype, .device = &context.device()},
       fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name));
 }
 

@@ -26,7 +26,7 @@ void EmulatedOutages::at_boundary(Boundary& due) {
 
 void EmulatedOutages::answer(const config::EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = rank_.world.clock->now();
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kRestart);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kRestart);
   FailedEvent record;
   record.index = static_cast<std::int64_t>(failures_.next());
   record.hour = failure.hour;

@@ -1,6 +1,6 @@
 #include "failover/recovery_actions.hpp"
 
-#include "failover/held_state.hpp"
+#include "failover/snapshot.hpp"
 #include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
@@ -91,7 +91,7 @@ std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision,
 RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std::span<const int> shards,
                                            bool holds, const RankState::IsLost& is_lost,
                                            FailedEvent& record) const {
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kLoad);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kLoad);
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
   if (step >= 0) {
@@ -119,7 +119,7 @@ std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::in
     timeline = std::max(timeline, reader.timeline() + 1);
   }
   record.from_slot = std::max<std::int64_t>(0, step);
-  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(record.from_slot);
+  if (WallTimeBreakdown* mine = rank_.wall_time()) mine->back_to(record.from_slot);
   if (rank_.world.place.survives) rank_.world.survival.forget();
   rolls_back_ = true;
   StartPoint::RollBack target;
@@ -171,7 +171,7 @@ void RecoveryActions::end(std::string_view status) const {
   RecoveryLog& log = *rank_.world.record.recovery_log;
   log.ended(std::string(status), slot,
             rank_.emulated == nullptr ? std::vector<double>() : rank_.emulated->access_shares(), counted,
-            rank_.world.survival.ledger.split());
+            rank_.world.survival.wall_time.split());
   if (rank_.emulated != nullptr && slot > 0) {
     rank_.lines.add(slot, Split::kTrain, "emulated_overhead",
                     log.charges().total() / rank_.emulated->hour(slot));

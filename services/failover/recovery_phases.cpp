@@ -1,6 +1,6 @@
 #include "failover/recovery_phases.hpp"
 
-#include "failover/held_state.hpp"
+#include "failover/snapshot.hpp"
 #include "graph/memory_budget.hpp"
 
 #include <fmt/format.h>
@@ -80,7 +80,7 @@ void RecoveryPhases::at_boundary(Boundary& due) {
 void RecoveryPhases::act(const SaveMoment& moment) {
   const double began_s = rank_.world.clock->now();
   const PartScope part(&from_.account, TimePart::kSave);
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kSave);
   const SpanScope span(&from_.spans, "save", "policy");
   rank_.parts.recovery->at_boundary(moment);
   rank_.lines.stood_still(rank_.world.clock->now() - began_s);
@@ -88,7 +88,7 @@ void RecoveryPhases::act(const SaveMoment& moment) {
 
 void RecoveryPhases::roll_back(std::int64_t slot) {
   const double began_s = rank_.world.clock->now();
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kRestart);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kRestart);
   FailedEvent record;
   record.slot = slot;
   record.samples = rank_.counters.samples;
@@ -108,7 +108,7 @@ void RecoveryPhases::sum(std::span<double> values) {
   view.data = values.data();
   view.dtype = DType::kF64;
   view.shape = Shape{static_cast<std::int64_t>(values.size())};
-  if (from_.grid != nullptr) from_.grid->all_reduce(view, ReduceOp::kSum);
+  if (from_.mesh != nullptr) from_.mesh->all_reduce(view, ReduceOp::kSum);
   if (Communicator* group = rank_.weights.group(Purpose::kStatistics))
     group->all_reduce(view, ReduceOp::kSum);
 }
@@ -127,13 +127,13 @@ std::unique_ptr<Communicator> RecoveryPhases::open(std::string_view name) {
 
 std::string RecoveryPhases::capture() {
   rank_.lines.note();
-  HeldState held = hold_state(rank_.state, nullptr);
+  Snapshot held = take_snapshot(rank_.state, nullptr);
   held.boundary_done = true;
   return pack(held);
 }
 
 void RecoveryPhases::restore(const std::string& captured) {
-  HeldState held = unpack(captured);
+  Snapshot held = unpack(captured);
   give_back(rank_.state, held);
   rank_.lines.take();
 }

@@ -30,7 +30,7 @@ class RecoveryPhases final : public Service, private RecoveryHost {
     SpanRecorder& spans;
     const Progress& progress;
     CommunicatorWatch watch;
-    Communicator* grid = nullptr;  ///< null when the model grid has one rank
+    Communicator* mesh = nullptr;  ///< null when the mesh has one rank
   };
   /// Tells the policy which run it is in.
   RecoveryPhases(const RankContext& rank, const Sources& sources);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "control/control_wire.hpp"
-#include "failover/held_state.hpp"
-#include "failover/overhead_ledger.hpp"
+#include "failover/snapshot.hpp"
 #include "failover/stop_request.hpp"
+#include "failover/wall_time_breakdown.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,10 +20,10 @@ namespace tenon::train {
 struct Survival {
   explicit Survival(const TrainRequest& request) : stop(request) {}
 
-  StopRequest stop;               ///< listens before anything is built or joined
-  OverheadLedger ledger;          ///< of rank 0
-  std::string plugins;            ///< loaded when the process began; by now there are more
-  std::optional<HeldState> held;  ///< of this process's rank
+  StopRequest stop;              ///< listens before anything is built or joined
+  WallTimeBreakdown wall_time;   ///< of rank 0
+  std::string plugins;           ///< loaded when the process began; by now there are more
+  std::optional<Snapshot> held;  ///< of this process's rank
   std::map<std::string, std::shared_ptr<void>> kept;  ///< by the recovery policy, by name
   std::optional<Continuation> next;  ///< the newest world ended in an interruption, and the run goes on there
 

@@ -31,14 +31,14 @@ struct NewcomerSource final : StateSource {
 };
 
 /// Message of a rank to the others when it rejoins.
-struct Brought {
+struct RejoinReport {
   std::int64_t slot = -1;  ///< -1: it has no state
   bool boundary_done = false;
   double waited_s = 0;
 };
 
-Brought read_brought(const std::string& text) {
-  Brought brought;
+RejoinReport read_rejoin_report(const std::string& text) {
+  RejoinReport brought;
   if (text.empty()) return brought;
   std::istringstream words(text);
   int done = 0;
@@ -89,13 +89,13 @@ void Survivor::before_slot(std::int64_t slot) {
 
 void Survivor::hold() {
   rank_.world.phase.enter("hold");
-  if (OverheadLedger* mine = rank_.ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  if (WallTimeBreakdown* mine = rank_.wall_time()) mine->enter(WallTimeBreakdown::Entry::kRestart);
   if (!has_state_) return;  // what the process held before is as good as when it was given back
-  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
+  if (WallTimeBreakdown* mine = rank_.wall_time()) mine->back_to(rank_.counters.slot);
   from_.saves.take_results();
   const bool interrupted_slot = mark_.slot == rank_.counters.slot;
   rank_.lines.note();
-  HeldState held = hold_state(rank_.state, interrupted_slot ? &mark_ : nullptr);
+  Snapshot held = take_snapshot(rank_.state, interrupted_slot ? &mark_ : nullptr);
   held.boundary_done = from_.progress.boundary_done == held.slot;
   held.unfinished_saves = from_.saves.unfinished();
   rank_.host.log(LogLevel::kInfo,
@@ -108,12 +108,12 @@ void Survivor::meet() {
   const std::string mine = held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done,
                                               base::steady_seconds() - held->since_s)
                                 : "";
-  std::vector<Brought> brought;
+  std::vector<RejoinReport> brought;
   for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
-    brought.push_back(read_brought(text));
+    brought.push_back(read_rejoin_report(text));
   Survivors met;
   met.slot = -1;
-  for (const Brought& rank : brought) met.slot = std::max(met.slot, rank.slot);
+  for (const RejoinReport& rank : brought) met.slot = std::max(met.slot, rank.slot);
   for (std::size_t r = 0; r < brought.size(); ++r) {
     const int rank = static_cast<int>(r);
     if (brought[r].slot < 0) {
@@ -132,7 +132,7 @@ void Survivor::meet() {
   if (met.kept) why.clear();
   if (why.empty()) {
     const auto first = std::find_if(brought.begin(), brought.end(),
-                                    [&](const Brought& rank) { return rank.slot == met.slot; });
+                                    [&](const RejoinReport& rank) { return rank.slot == met.slot; });
     met.first = static_cast<int>(first - brought.begin());
     rank_.world.start.survivors = met;
     return;
@@ -173,7 +173,7 @@ void Survivor::rejoin() {
 /// The hash of the state in the log shows that a survivor has kept it.
 void Survivor::log_state() {
   rank_.host.log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", rank_.counters.slot,
-                                              hash_of(hold_state(rank_.state, nullptr))));
+                                              hash_of(take_snapshot(rank_.state, nullptr))));
 }
 
 void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
@@ -205,7 +205,7 @@ void Survivor::go_back_to_kept(double began_s) {
   record.slot = std::max(met.slot, rank_.counters.slot);
   record.from_slot = rank_.counters.slot;
   record.from_samples = rank_.counters.samples;
-  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
+  if (WallTimeBreakdown* mine = rank_.wall_time()) mine->back_to(rank_.counters.slot);
   // All ranks are at one slot and take equally many samples in each.
   const std::int64_t repeated = record.slot - rank_.counters.slot;
   record.samples = rank_.counters.samples + repeated * rank_.world.settings.run.accumulate *

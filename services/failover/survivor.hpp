@@ -3,9 +3,9 @@
 // what it keeps in memory.
 #pragma once
 
-#include "failover/held_state.hpp"
 #include "failover/recovery_actions.hpp"
 #include "failover/recovery_phases.hpp"
+#include "failover/snapshot.hpp"
 #include "failover/survival.hpp"
 #include "loop/faults.hpp"
 #include "loop/service.hpp"

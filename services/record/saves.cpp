@@ -115,7 +115,7 @@ void Saves::at_boundary(Boundary& due) {
   if (!due.fails) return;
   // The answer to the failure reads checkpoints.
   const double began_s = rank_.world.clock->now();
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kSave);
   await();
   rank_.lines.stood_still(rank_.world.clock->now() - began_s);
 }
@@ -137,7 +137,7 @@ std::vector<std::int64_t> Saves::unfinished() const {
 void Saves::save(const SaveMoment& moment, bool last) {
   const auto begin = std::chrono::steady_clock::now();
   const PartScope part(&account_, TimePart::kSave);
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kSave);
   const SpanScope span(&spans_, "save", "copy");
   // Policies count on the run's clock, which may be simulated.
   const double began_s = rank_.world.clock->now();

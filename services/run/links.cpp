@@ -103,9 +103,9 @@ void Links::open_control() {
     if (connected.load()) transport->cancel(text);
   };
   if (place_.rank < 0) {
-    training_hub = std::make_unique<TextHub>(trainers, clock_, settings_.run.deadline);
-    end_hub = std::make_unique<TextHub>(trainers, clock_, settings_.run.deadline);
-    saving_hub = std::make_unique<TextHub>(trainers, saver_clock_, settings_.run.deadline);
+    training_hub = std::make_unique<StringAllGather>(trainers, clock_, settings_.run.deadline);
+    end_hub = std::make_unique<StringAllGather>(trainers, clock_, settings_.run.deadline);
+    saving_hub = std::make_unique<StringAllGather>(trainers, saver_clock_, settings_.run.deadline);
     auto inprocess = make_inprocess_control(ranks, settings_.run.deadline, clock_, trainers);
     inprocess->on_failure(cancel);
     control = std::move(inprocess);

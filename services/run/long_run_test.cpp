@@ -1,5 +1,5 @@
 // Bounds of a run with many planned slots: the peak of a schedule, and the account of wall time.
-#include "failover/overhead_ledger.hpp"
+#include "failover/wall_time_breakdown.hpp"
 #include "loop/update.hpp"
 
 #include <gtest/gtest.h>
@@ -48,40 +48,40 @@ void work(double seconds) {
   while (std::chrono::steady_clock::now() < end) continue;
 }
 
-using Entry = OverheadLedger::Entry;
+using Entry = WallTimeBreakdown::Entry;
 
-TEST(OverheadLedger, GivesBackTheWorkOfSlotsThatAreLost) {
-  OverheadLedger ledger;
-  ledger.enter(Entry::kWork);
+TEST(WallTimeBreakdown, GivesBackTheWorkOfSlotsThatAreLost) {
+  WallTimeBreakdown wall_time;
+  wall_time.enter(Entry::kWork);
   for (std::int64_t slot = 1; slot <= 4; ++slot) {
     work(0.002);
-    ledger.slots_done(slot);
+    wall_time.slots_done(slot);
   }
-  const double all = ledger.seconds(Entry::kWork);
-  ledger.back_to(1);
-  EXPECT_GE(ledger.seconds(Entry::kWork), 0.002);
-  EXPECT_GE(ledger.seconds(Entry::kRepeat), 0.006);
-  EXPECT_NEAR(ledger.seconds(Entry::kWork) + ledger.seconds(Entry::kRepeat), all, 0.001);
-  ledger.back_to(0);
-  EXPECT_NEAR(ledger.seconds(Entry::kWork), 0, 1e-9);
+  const double all = wall_time.seconds(Entry::kWork);
+  wall_time.back_to(1);
+  EXPECT_GE(wall_time.seconds(Entry::kWork), 0.002);
+  EXPECT_GE(wall_time.seconds(Entry::kRepeat), 0.006);
+  EXPECT_NEAR(wall_time.seconds(Entry::kWork) + wall_time.seconds(Entry::kRepeat), all, 0.001);
+  wall_time.back_to(0);
+  EXPECT_NEAR(wall_time.seconds(Entry::kWork), 0, 1e-9);
 }
 
-TEST(OverheadLedger, HasRoomForAnyNumberOfSlots) {
-  OverheadLedger ledger;
-  ledger.enter(Entry::kWork);
+TEST(WallTimeBreakdown, HasRoomForAnyNumberOfSlots) {
+  WallTimeBreakdown wall_time;
+  wall_time.enter(Entry::kWork);
   constexpr std::int64_t kFirst = 5000000000, kSlots = 20000;
   for (std::int64_t slot = 0; slot < kSlots; ++slot) {
     work(1e-6);
-    ledger.slots_done(kFirst + slot + 1);
+    wall_time.slots_done(kFirst + slot + 1);
   }
-  const double all = ledger.seconds(Entry::kWork);
+  const double all = wall_time.seconds(Entry::kWork);
   // Slots share cells here: each has an equal share of its cell.
-  ledger.back_to(kFirst + kSlots / 4);
-  EXPECT_GT(ledger.seconds(Entry::kWork), 0);
-  EXPECT_GT(ledger.seconds(Entry::kRepeat), 0.5 * all) << "three quarters were lost";
-  EXPECT_NEAR(ledger.seconds(Entry::kWork) + ledger.seconds(Entry::kRepeat), all, 0.001);
-  ledger.back_to(0);
-  EXPECT_NEAR(ledger.seconds(Entry::kWork), 0, 1e-9);
+  wall_time.back_to(kFirst + kSlots / 4);
+  EXPECT_GT(wall_time.seconds(Entry::kWork), 0);
+  EXPECT_GT(wall_time.seconds(Entry::kRepeat), 0.5 * all) << "three quarters were lost";
+  EXPECT_NEAR(wall_time.seconds(Entry::kWork) + wall_time.seconds(Entry::kRepeat), all, 0.001);
+  wall_time.back_to(0);
+  EXPECT_NEAR(wall_time.seconds(Entry::kWork), 0, 1e-9);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ namespace {
 
 /// Why the run cannot go on from what its ranks hold in memory; "" if it can.
 std::string unrecoverable_reason(const World& world, const Trainer& trainer) {
-  if (trainer.mesh().all() != nullptr) return "parts of one model depend on each other";
+  if (trainer.groups().all() != nullptr) return "parts of one model depend on each other";
   if (!trainer.shares_weights()) return "its replicas differ";
   if (!trainer.weights().created_sets().empty()) return "its sync strategy keeps tensors of each replica";
   if (trainer.workers().size() > 1 || world.settings.parallel.servers > 0 || trainer.requests() != nullptr)
@@ -67,7 +67,7 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
   actions_ = std::make_unique<RecoveryActions>(context);
   phases_ = std::make_unique<RecoveryPhases>(
       context, RecoveryPhases::Sources{*actions_, with.account, with.spans, progress, with.watch,
-                                       trainer.mesh().all()});
+                                       trainer.groups().all()});
   saves_ = std::make_unique<Saves>(context, with.account, with.spans, trainer.shape());
   survivor_ = std::make_unique<Survivor>(
       context, Survivor::Sources{trainer.updater(), with.faults, *saves_, *actions_, *phases_, progress,
@@ -75,7 +75,7 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
   repetition_ = std::make_unique<Repetition>(
       context,
       Repetition::Shape{trainer.requests() != nullptr, trainer.rows().active(),
-                        trainer.mesh().all() != nullptr, trainer.workers().size()},
+                        trainer.groups().all() != nullptr, trainer.workers().size()},
       *trainer.workers().front(), progress);
   all_ = {&trainer.lines(), saves_.get(), survivor_.get(), phases_.get(), repetition_.get()};
   if (emulated_ == nullptr) return;
@@ -132,7 +132,7 @@ void Rank::open_folder() {
 }
 
 void Rank::restore() {
-  const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
+  const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kLoad);
   if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
   if (world_.start.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.record.recovery_log)
@@ -205,7 +205,7 @@ bool Rank::run() {
   lines_.start_times();
   trainer_.observers().start(info);
   trainer_.observers().tables(trainer_.row_tables());
-  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kWork);
+  if (WallTimeBreakdown* mine = wall_time()) mine->enter(WallTimeBreakdown::Entry::kWork);
   try {
     if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
     if (trainer_.workers().size() == 1) {
@@ -426,7 +426,7 @@ void Rank::report_accesses() {
 void Rank::finish_slot(const SlotQueue::Ticket& ticket, const SlotResult& result) {
   const auto lock = slots_.lock();
   ++counters_.slot;
-  if (OverheadLedger* mine = ledger()) mine->slots_done(counters_.slot);
+  if (WallTimeBreakdown* mine = wall_time()) mine->slots_done(counters_.slot);
   const std::int64_t samples = result.micros * parts_.dataset->batch() * trainer_.weights().replicas();
   counters_.samples += samples;
   counters_.tokens += samples * parts_.dataset->info().tokens_per_sample;
@@ -464,7 +464,7 @@ void Rank::record_progress() {
 
 /// In place of finish(): nothing of this rank is the run's result.
 void Rank::leave() {
-  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  if (WallTimeBreakdown* mine = wall_time()) mine->enter(WallTimeBreakdown::Entry::kRestart);
   if (rank_ == 0) record_progress();
   trainer_.observers().finish("rolled back", "");
 }
@@ -472,7 +472,7 @@ void Rank::leave() {
 void Rank::finish() {
   {
     const PartScope part(&with_.account, TimePart::kSave);
-    const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
+    const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kSave);
     services_->saves().await();
   }
   // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
@@ -486,7 +486,7 @@ void Rank::finish() {
   const auto recorded = world_.links.end_hub->exchange(rank_, with_.distributions.text());
   const auto all = world_.links.end_hub->exchange(rank_, trainer_.state().digests());
   services_->repetition().record();
-  SetLayout layout{trainer_.mesh().all(), world_.settings.parallel.grid, nullptr, trainer_.replica()};
+  SetLayout layout{trainer_.groups().all(), world_.settings.parallel.grid, nullptr, trainer_.replica()};
   if (trainer_.rows().cut()) layout.replicas = trainer_.weights().group(Purpose::kState);
   const std::string weights = logical_digests(trainer_.evaluated(), *parts_.device, layout);
   const auto all_weights = world_.links.end_hub->exchange(rank_, weights);

@@ -89,7 +89,7 @@ class Rank final : private SlotQueue::Owner {
   void record_progress();
   void leave();
   void finish();
-  OverheadLedger* ledger() const { return world_.ledger(rank_); }
+  WallTimeBreakdown* wall_time() const { return world_.wall_time(rank_); }
 
   World& world_;
   int rank_;

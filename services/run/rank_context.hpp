@@ -26,7 +26,7 @@ struct RankContext {
   MetricLines& lines;
   EmulatedFailures* emulated = nullptr;  ///< null without [emulate]
 
-  OverheadLedger* ledger() const { return world.ledger(index); }
+  WallTimeBreakdown* wall_time() const { return world.wall_time(index); }
 };
 
 }  // namespace tenon::train

@@ -67,7 +67,7 @@ class RankState {
   struct Members {
     int rank = 0;
     int replica = 0;
-    std::span<const int> coordinates;  ///< in the model grid
+    std::span<const int> coordinates;  ///< in the mesh
     bool shared = false;               ///< replicas hold equal weights and optimizer state
     RankReplica* weights = nullptr;
     Updater* updater = nullptr;

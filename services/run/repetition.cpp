@@ -48,7 +48,7 @@ std::string Repetition::nondeterminism() const {
 std::string Repetition::why_not() const {
   if (std::string declared = nondeterminism(); !declared.empty()) return declared;
   // In the cases below, a repetition would count messages or choices of formats twice that others count once.
-  if (shape_.meshed) return "not checked: a slot of a model grid cannot be repeated by itself";
+  if (shape_.meshed) return "not checked: a slot of a mesh cannot be repeated by itself";
   if (shape_.exchanges || shape_.on_request)
     return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
   if (rank_.parts.precision.offered<PrecisionMetrics>() != nullptr)

@@ -19,7 +19,7 @@ class Repetition final : public Service {
   struct Shape {
     bool on_request = false;  ///< rows of tables travel as they are asked for
     bool exchanges = false;   ///< replicas exchange rows in every slot
-    bool meshed = false;      ///< the model grid has several ranks
+    bool meshed = false;      ///< the mesh has several ranks
     std::size_t workers = 1;
   };
   Repetition(const RankContext& rank, const Shape& shape, Worker& first, const Progress& progress)

@@ -11,7 +11,7 @@ std::unique_ptr<RowTraffic> RowTraffic::make(World& world, RankHost& host, int r
   if (!parallel.rows_on_request || parallel.ranks == 1) return nullptr;
   if (parallel.ranks_per_replica() > 1) {
     fail_config(
-        "parallel.rows = \"request\": ranks of one model grid would see updates of rows in different orders; "
+        "parallel.rows = \"request\": ranks of one mesh would see updates of rows in different orders; "
         "leave parallel.grid empty, or set parallel.rows = \"step\"");
   }
   return std::unique_ptr<RowTraffic>(new RowTraffic(world, host, replica));

@@ -17,7 +17,7 @@ namespace tenon::train {
 
 class RowTraffic {
  public:
-  /// Null unless the run asks for it. Throws Error(kConfig) for ranks of a model grid.
+  /// Null unless the run asks for it. Throws Error(kConfig) for ranks of a mesh.
   static std::unique_ptr<RowTraffic> make(World& world, RankHost& host, int replica);
 
   /// The host and the client of one worker. Both outlive its executor.

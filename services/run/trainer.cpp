@@ -1,4 +1,4 @@
-// Building what a rank trains with: components, mesh, executors, weights equal on all replicas, workers,
+// Building what a rank trains with: components, groups, executors, weights equal on all replicas, workers,
 // state. Also its facts for `tenon check`.
 #include "run/trainer.hpp"
 
@@ -24,9 +24,9 @@
 
 namespace tenon::train {
 
-// The mesh.
+// The groups.
 
-Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watch) {
+RankGroups::RankGroups(World& world, int rank, Device& device, const CommunicatorWatch& watch) {
   const auto& parallel = world.settings.parallel;
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
   const int replica = rank / grid_size, place = rank % grid_size;
@@ -37,23 +37,23 @@ Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watc
   if (grid_size > 1) {
     std::vector<int> members(grid_size);
     std::iota(members.begin(), members.end(), replica * grid_size);
-    grid_ = open(members, "grid", Purpose::kStatistics);
+    all_ = open(members, "grid", Purpose::kStatistics);
     model_ = open(members, "model", Purpose::kModel);
   }
   std::vector<Communicator*> along_axes;
   for (std::size_t axis = 0; axis < parallel.grid.size(); ++axis) {
     axes_.push_back(nullptr);
     if (parallel.grid[axis] > 1) {
-      std::vector<int> members, along = grid_coordinates(place, parallel.grid);
+      std::vector<int> members, along = mesh_coordinates(place, parallel.grid);
       for (int i = 0; i < parallel.grid[axis]; ++i) {
         along[axis] = i;
-        members.push_back(replica * grid_size + grid_index(along, parallel.grid));
+        members.push_back(replica * grid_size + mesh_index(along, parallel.grid));
       }
       axes_.back() = open(members, fmt::format("axis{}", axis), Purpose::kModel);
     }
     along_axes.push_back(axes_.back().get());
   }
-  model_grid_ = ModelGrid(parallel.grid, place, model_.get(), along_axes, replica);
+  mesh_ = Mesh(parallel.grid, place, model_.get(), along_axes, replica);
   if (parallel.ranks == 1) return;
   std::vector<int> peers;
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + place);
@@ -172,12 +172,12 @@ Trainer::Trainer(World& world, int rank)
     : world_(world),
       rank_(rank),
       replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
-      grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      mesh_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
       with_(host_spec(world, rank, replica_), fault_spec(world, rank), *world.pass_watch),
       lines_(world, rank, counters_, with_.account, with_.distributions) {
   try {
     open_parts();
-    mesh_ = std::make_unique<Mesh>(world_, rank_, *parts_->device, with_.layer_watch);
+    groups_ = std::make_unique<RankGroups>(world_, rank_, *parts_->device, with_.layer_watch);
     std::vector<std::unique_ptr<Executor>> executors = make_executors();
     make_weights(executors.front()->parameters());
     make_workers(std::move(executors));
@@ -248,11 +248,11 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   ReplicaSpec spec;
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
-  spec.grid_index = grid_index_;
+  spec.mesh_index = mesh_index_;
   spec.servers = static_cast<int>(settings.parallel.servers);
   spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
-  for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
+  for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + mesh_index_);
   spec.epoch = world_.start.epoch;
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
@@ -279,7 +279,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
-  updater_->bind({mesh_->coordinates(), mesh_->all()});
+  updater_->bind({groups_->coordinates(), groups_->all()});
   if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
 }
 
@@ -297,7 +297,7 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
                             *weights_,
                             *updater_,
                             *rows_,
-                            {mesh_->coordinates(), mesh_->all()},
+                            {groups_->coordinates(), groups_->all()},
                             static_cast<int>(settings.parallel.workers),
                             votes,
                             parts_->recovery->answers_non_finite()};
@@ -323,7 +323,7 @@ void Trainer::make_state() {
   RankState::Members members;
   members.rank = rank_;
   members.replica = replica_;
-  members.coordinates = mesh_->coordinates();
+  members.coordinates = groups_->coordinates();
   members.shared = shares_weights();
   members.weights = weights_.get();
   members.updater = updater_.get();
@@ -353,8 +353,8 @@ std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::si
   spec.device = parts_->device.get();
   spec.host = requests_ != nullptr ? &requests_->host(worker) : &with_.host;
   spec.precision = parts_->precision.get();
-  spec.grid = &mesh_->grid();
-  spec.replicas = mesh_->replicas();
+  spec.mesh = &groups_->mesh();
+  spec.replicas = groups_->replicas();
   spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
@@ -433,7 +433,7 @@ void Trainer::add_table_facts(std::vector<std::string>& lines) const {
   for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
     std::int64_t held = 0, bytes = 0, some = 0;
     for (const ParameterInfo& info : tables) {
-      GridPlace place = mesh_->grid().place();
+      MeshPlace place = groups_->mesh().place();
       place.replica = replica;
       const Shape local = local_part(info.spec, place).extents;
       held += local[0];
@@ -481,7 +481,7 @@ std::vector<std::string> Trainer::facts() const {
         fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
   }
   lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
-  const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
+  const std::vector<std::string> kept = workers_[0]->executor().unquantized_sites();
   const std::size_t sites = workers_[0]->executor().linear_sites();
   // Names where a choice was made; all of them say nothing.
   lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,

@@ -1,4 +1,4 @@
-// Objects with which one rank trains, built once from the validated configuration: components, mesh,
+// Objects with which one rank trains, built once from the validated configuration: components, groups,
 // executors, weights and optimizer state, workers. It knows nothing of slots.
 #pragma once
 
@@ -24,26 +24,26 @@
 
 namespace tenon::train {
 
-// The communicators of one rank that do not depend on weights: along the axes of its model grid, over all of
+// The communicators of one rank that do not depend on weights: along the axes of its mesh, over all of
 // it, and between the replicas.
 
-class Mesh {
+class RankGroups {
  public:
   /// `watch`: of communicators in which layers and optimizers wait.
-  Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watch);
+  RankGroups(World& world, int rank, Device& device, const CommunicatorWatch& watch);
 
   /// For layers.
-  ModelGrid& grid() { return model_grid_; }
-  std::span<const int> coordinates() const { return model_grid_.place().coordinates; }
-  /// For norms and hashes; null when the grid has one rank.
-  Communicator* all() const { return grid_.get(); }
+  Mesh& mesh() { return mesh_; }
+  std::span<const int> coordinates() const { return mesh_.place().coordinates; }
+  /// For norms and hashes; null when the mesh has one rank.
+  Communicator* all() const { return all_.get(); }
   /// Between the replicas, for layers; null when there is one.
   Communicator* replicas() const { return lookups_.get(); }
 
  private:
   std::vector<std::unique_ptr<Communicator>> axes_;
-  std::unique_ptr<Communicator> grid_, model_, lookups_;
-  ModelGrid model_grid_;
+  std::unique_ptr<Communicator> all_, model_, lookups_;
+  Mesh mesh_;
 };
 
 // The trainer.
@@ -71,7 +71,7 @@ class Trainer {
   MetricLines& lines() { return lines_; }
   Parts& parts() const { return *parts_; }
   Observers& observers() const { return *observers_; }
-  Mesh& mesh() const { return *mesh_; }
+  RankGroups& groups() const { return *groups_; }
   RankReplica& weights() const { return *weights_; }
   RowExchange& rows() const { return *rows_; }
   Updater& updater() const { return *updater_; }
@@ -91,7 +91,7 @@ class Trainer {
   std::vector<ParameterInfo> row_tables() const;
   /// Throws Error(kConfig) when `reader` holds the state of another model.
   void check(const CheckpointReader& reader) const;
-  /// Facts for `tenon check`: parameters, memory, kept sites.
+  /// Facts for `tenon check`: parameters, memory, unquantized sites.
   std::vector<std::string> facts() const;
   /// Bytes that this rank holds while it trains: parameter sets, optimizer state, its workers' executors, and
   /// the copy from which checkpoints are written.
@@ -110,14 +110,14 @@ class Trainer {
   void add_table_facts(std::vector<std::string>& lines) const;
 
   World& world_;
-  int rank_, replica_, grid_index_;
+  int rank_, replica_, mesh_index_;
   Instruments with_;
   Counters counters_;
   MetricLines lines_;
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;
-  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<RankGroups> groups_;
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;
   std::unique_ptr<Updater> updater_;

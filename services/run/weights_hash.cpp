@@ -1,4 +1,4 @@
-// One parameter at a time: shards travel to the first rank of the grid, which puts them in place and hashes
+// One parameter at a time: shards travel to the first rank of the mesh, which puts them in place and hashes
 // the whole.
 #include "run/weights_hash.hpp"
 
@@ -95,11 +95,11 @@ void send_table(const RowTable& table, const ParameterInfo& info, Communicator& 
 std::string logical_digests(const ParameterSet& set, Device& device, const SetLayout& layout) {
   StateHasher hasher;
   std::vector<std::byte> memory, whole_memory;
-  Communicator* grid = layout.grid;
-  const int self = grid == nullptr ? 0 : grid->rank();
+  Communicator* mesh = layout.mesh;
+  const int self = mesh == nullptr ? 0 : mesh->rank();
   for (const ParameterInfo& info : set.parameters()) {
     const RowTable* table = set.table(info.index);
-    const bool gathers = grid != nullptr && !info.spec.sharding.empty() && !is_cut(info.spec, kReplicaAxis);
+    const bool gathers = mesh != nullptr && !info.spec.sharding.empty() && !is_cut(info.spec, kReplicaAxis);
     if (layout.replica != 0) {
       if (self == 0 && table != nullptr && is_cut(info.spec, kReplicaAxis))
         send_table(*table, info, *layout.replicas);
@@ -115,7 +115,7 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
       continue;
     }
     if (self != 0) {
-      if (part.elements() > 0) grid->send(part, 0, info.index);
+      if (part.elements() > 0) mesh->send(part, 0, info.index);
       continue;
     }
     TensorView whole = part;
@@ -123,15 +123,15 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
     whole_memory.assign(whole.bytes(), std::byte{0});
     whole.data = whole_memory.data();
     if (part.elements() > 0) place(part, info.offset, whole);
-    for (int member = 1; member < grid->size(); ++member) {
-      const std::vector<int> coordinates = grid_coordinates(member, layout.extents);
+    for (int member = 1; member < mesh->size(); ++member) {
+      const std::vector<int> coordinates = mesh_coordinates(member, layout.extents);
       const Box held = local_part(info.spec, {layout.extents, coordinates});
       TensorView piece = part;
       piece.shape = held.extents;
       if (piece.elements() == 0) continue;
       memory.resize(piece.bytes());
       piece.data = memory.data();
-      grid->receive(piece, member, info.index);
+      mesh->receive(piece, member, info.index);
       place(piece, held.offset, whole);
     }
     hasher.add(info.spec.name, whole);

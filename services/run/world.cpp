@@ -87,7 +87,7 @@ void require_room_for_ranks(std::int64_t ranks) {
   if (usable <= 0 || needed <= usable) return;
   fail_config(fmt::format(
       "[parallel]: {} ranks (ranks x grid, and servers) as threads of this process take at least {}, "
-      "and this process may use {} of this machine; lower parallel.ranks, grid or servers, or start the "
+      "and this process may use {} of this machine; lower parallel.ranks, mesh or servers, or start the "
       "ranks as processes on more machines (tenon launch)",
       ranks, graph::memory_text(needed), graph::memory_text(usable)));
 }
@@ -227,8 +227,8 @@ void World::note_crowding() {
 }
 
 int World::replicas_here() const {
-  const auto grid = static_cast<int>(settings.parallel.ranks_per_replica());
-  return std::clamp((ranks_here() + grid - 1) / grid, 1, static_cast<int>(settings.parallel.ranks));
+  const auto mesh = static_cast<int>(settings.parallel.ranks_per_replica());
+  return std::clamp((ranks_here() + mesh - 1) / mesh, 1, static_cast<int>(settings.parallel.ranks));
 }
 
 void World::ask_to_stop(StopReason reason, const std::string& why) {

@@ -135,7 +135,7 @@ struct World {
   TrainRequest request;
   Survival& survival;
   /// Seconds of this process, which rank 0 writes down; null for other ranks.
-  OverheadLedger* ledger(int rank) const { return rank == 0 ? &survival.ledger : nullptr; }
+  WallTimeBreakdown* wall_time(int rank) const { return rank == 0 ? &survival.wall_time : nullptr; }
   ProcessPlace place;
   config::CheckedRun checked;  ///< for settings; each rank copies the options of its components
   const config::CoreSettings& settings;

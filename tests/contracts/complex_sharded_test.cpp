@@ -22,8 +22,8 @@ class SpectralLoss final : public Loss {
   static constexpr ComponentInfo kInfo{.id = "spectral_loss", .summary = "distance of spectra"};
   explicit SpectralLoss(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
-    first_ = context.grid().axes() > 0 && context.grid().coordinate(0) == 1 ? kCut : 0;
+    axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
+    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kCut : 0;
     for (int i = 0; i < 2; ++i) context.keep_input(i);
     context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }

@@ -25,7 +25,7 @@ class HaloConv final : public Layer {
   static constexpr ComponentInfo kInfo{.id = "halo_conv", .summary = "convolution over a cut signal"};
   explicit HaloConv(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
+    axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
     ParameterSpec w;
     w.name = "w", w.dtype = DType::kF64, w.shape = Shape{3}, w.init_scale = 1;
     w_ = context.parameter(w);
@@ -85,8 +85,8 @@ class Pull final : public Loss {
   static constexpr ComponentInfo kInfo{.id = "pull", .summary = "product with the data"};
   explicit Pull(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
-    first_ = context.grid().axes() > 0 && context.grid().coordinate(0) == 1 ? kCut : 0;
+    axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
+    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kCut : 0;
     context.keep_input(1);
     context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }
@@ -116,13 +116,13 @@ struct FirstSlot {
   double loss = 0;
 };
 
-FirstSlot first_slot(const std::string& grid, const Folder& folder) {
+FirstSlot first_slot(const std::string& mesh, const Folder& folder) {
   const std::string graph =
       "model.layer=[{name='u', type='source', inputs=[], length=16, cut=7}, {name='y', type='halo_conv'}, "
       "{name='loss', type='pull', inputs=['y', 'x']}]";
   const RunResult result =
-      train(plugin, "[precision]\ntype = 'fp64'\n[recovery]\ntype = 'full'\n" + grid,
-            {graph, "run.steps=1", "data.batch=1"}, folder, grid.empty() ? "one" : "two");
+      train(plugin, "[precision]\ntype = 'fp64'\n[recovery]\ntype = 'full'\n" + mesh,
+            {graph, "run.steps=1", "data.batch=1"}, folder, mesh.empty() ? "one" : "two");
   FirstSlot slot;
   slot.loss = result.metrics.at("train/loss");
   std::vector<Update> updates = probe_log.take();

@@ -85,7 +85,7 @@ TENON_STATIC_PLUGIN(plugin,
                     PluginInfo{.id = "rehearsal.inner", .version = "1.0.0", .summary = "who ends when"},
                     Holder, Wrapper)
 
-TEST(InnerComponents, EndBehindTheirAskerAndBeforeTheReplica) {
+TEST(InnerComponents, EndAfterTheirClientAndBeforeTheReplica) {
   const Folder folder;
   const std::string toml = std::string(kTwoReplicas) +
                            "[sync]\ntype = 'wrapper'\nname = 'outer'\n"

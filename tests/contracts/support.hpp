@@ -134,7 +134,7 @@ class Quadratic final : public Loss {
   tenon::ParameterRef w_;
 };
 
-/// Output: a trained vector, sharded over the only axis of the model grid at `cut`; the parameter has the
+/// Output: a trained vector, sharded over the only axis of the mesh at `cut`; the parameter has the
 /// node's name.
 class Source final : public tenon::Layer {
  public:
@@ -150,10 +150,10 @@ class Source final : public tenon::Layer {
   void infer(tenon::InferContext& context) override {
     auto spec = vector_parameter(std::string(context.name()), length_, tenon::Initializer::kNormal, 1);
     spec.dtype = dtype_;
-    if (context.grid().axes() > 0) spec.sharding = {{0, {0}, {0, cut_, length_}}};
+    if (context.mesh().axes() > 0) spec.sharding = {{0, {0}, {0, cut_, length_}}};
     parameter_ = context.parameter(spec);
     context.output(
-        {tenon::local_part(spec, context.grid().place()).extents, dtype_, {spec.shape, spec.sharding}});
+        {tenon::local_part(spec, context.mesh().place()).extents, dtype_, {spec.shape, spec.sharding}});
   }
   void forward(tenon::ForwardContext& context) override {
     copy(context.parameter(parameter_), context.output(0));

@@ -13,12 +13,12 @@ namespace {
 class Boxes : public OnEveryChoice {
  protected:
   /// Null if the device needs none.
-  BoxOps* ops() {
-    void* const found = device_.query(BoxOps::kId);
+  StridedCopyOps* ops() {
+    void* const found = device_.query(StridedCopyOps::kId);
     if (found == nullptr) {
       EXPECT_EQ(device_.space(), MemorySpace::kHost);
     }
-    return static_cast<BoxOps*>(found);
+    return static_cast<StridedCopyOps*>(found);
   }
 };
 
@@ -59,7 +59,7 @@ std::size_t place(std::int64_t i, const Box& box, const Shape& tensor) {
 }
 
 TEST_P(Boxes, AreCopiedAddedAndFilledAndNothingElseIs) {
-  BoxOps* const boxes = ops();
+  StridedCopyOps* const boxes = ops();
   if (boxes == nullptr) return;
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   for (const BoxCase& c : kCases)
@@ -87,7 +87,7 @@ TEST_P(Boxes, AreCopiedAddedAndFilledAndNothingElseIs) {
 
 // Elements of one byte and of sixteen; sums of complex numbers are those of their parts.
 TEST_P(Boxes, OfAnyWholeBytes) {
-  BoxOps* const boxes = ops();
+  StridedCopyOps* const boxes = ops();
   if (boxes == nullptr) return;
   const Box source{{1, 2}, {2, 3}}, target{{0, 1}, {2, 3}};
   const auto bytes = [](std::int64_t count, int from) {
@@ -112,7 +112,7 @@ TEST_P(Boxes, OfAnyWholeBytes) {
 }
 
 TEST_P(Boxes, ThatDoNotFitAreRefused) {
-  BoxOps* const boxes = ops();
+  StridedCopyOps* const boxes = ops();
   if (boxes == nullptr) return;
   const Owned x(device_, {3, 4}, DType::kF32), narrow(device_, {3, 4}, DType::kBF16),
       whole(device_, {3, 4}, DType::kI32);

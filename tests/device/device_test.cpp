@@ -36,7 +36,7 @@ TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   for (const char* id :
        {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
         UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
-        LineSums::kId, QuantOps::kId, MorOps::kId, Fft::kId, ModeProducts::kId}) {
+        SparseAxisOps::kId, QuantOps::kId, MorOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

@@ -40,8 +40,8 @@ const LineCase kCases[] = {
 constexpr std::pair<std::int64_t, std::int64_t> kSides[] = {{1, 1}, {7, 1},  {3, 5},
                                                             {2, 8}, {2, 67}, {1, 20011}};
 
-LineSumSpec spec_of(const LineCase& c, DType dtype) {
-  LineSumSpec spec;
+SparseAxisSpec spec_of(const LineCase& c, DType dtype) {
+  SparseAxisSpec spec;
   spec.dtype = dtype;
   spec.columns = c.columns;
   for (const auto& row : c.rows) {
@@ -97,8 +97,8 @@ Chains<double> chains(DType dtype, const LineCase& c, const std::vector<double>&
 
 class Lines : public OnEveryChoice {
  protected:
-  std::unique_ptr<LineSum> prepare(const LineCase& c, DType dtype) {
-    return device_.family<LineSums>().prepare(spec_of(c, dtype));
+  std::unique_ptr<SparseAxisOp> prepare(const LineCase& c, DType dtype) {
+    return device_.family<SparseAxisOps>().prepare(spec_of(c, dtype));
   }
 };
 
@@ -195,25 +195,25 @@ TEST_P(Lines, AreTheSameForAnyNumberOfThreads) {
 }
 
 TEST_P(Lines, OfTablesThatContradictThemselvesAreRefused) {
-  const auto refusal = [&](const std::function<void(LineSumSpec&)>& change) {
-    LineSumSpec spec = spec_of(kCases[1], DType::kF32);
+  const auto refusal = [&](const std::function<void(SparseAxisSpec&)>& change) {
+    SparseAxisSpec spec = spec_of(kCases[1], DType::kF32);
     change(spec);
-    return message_of([&] { device_.family<LineSums>().prepare(spec); });
+    return message_of([&] { device_.family<SparseAxisOps>().prepare(spec); });
   };
-  EXPECT_EQ(refusal([](LineSumSpec&) {}), "");
-  EXPECT_THAT(refusal([](LineSumSpec& s) { s.dtype = DType::kBF16; }),
+  EXPECT_EQ(refusal([](SparseAxisSpec&) {}), "");
+  EXPECT_THAT(refusal([](SparseAxisSpec& s) { s.dtype = DType::kBF16; }),
               AllOf(HasSubstr("sum of lines"), HasSubstr("bf16")));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.columns = 2; }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.columns = 2; }),
             device_says("sum of lines: term 4 names column 2 of 2"));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.terms[1].column = -1; }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.terms[1].column = -1; }),
             device_says("sum of lines: term 1 names column -1 of 3"));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.terms.pop_back(); }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.terms.pop_back(); }),
             device_says("sum of lines: expected offsets from 0 to 5, the number of terms, found 0 to 6"));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.offsets.clear(); }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.offsets.clear(); }),
             device_says("sum of lines: expected offsets from 0 to 6, the number of terms, found none"));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.offsets[2] = 0; }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.offsets[2] = 0; }),
             device_says("sum of lines: expected offsets that do not fall, found 0 after 1"));
-  EXPECT_EQ(refusal([](LineSumSpec& s) { s.columns = std::int64_t{1} << 31; }),
+  EXPECT_EQ(refusal([](SparseAxisSpec& s) { s.columns = std::int64_t{1} << 31; }),
             device_says("sum of lines: expected 0 to 2147483647 columns and terms, found 2147483648 and 6"));
 }
 

@@ -5,7 +5,7 @@
 #include "plugin/abi_tag.hpp"
 #include "plugin/elf_section.hpp"
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 
 #include <span>
 

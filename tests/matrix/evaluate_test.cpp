@@ -1,7 +1,7 @@
 // One definition of the weights of a run, and one way to feed them: `tenon evaluate` returns the run's own
 // last val/* and `tenon export` the weights of its `weights_hash`, for every synchronisation strategy at a
 // synchronisation round and between two, and for every shipped configuration under every precision policy,
-// row tables and model grids included. The latter as a covering set; all of them with TENON_MATRIX=all
+// row tables and meshes included. The latter as a covering set; all of them with TENON_MATRIX=all
 // (scripts/soak).
 #include "cell.hpp"
 
@@ -129,7 +129,7 @@ TEST_P(EvaluateShipped, GivesTheValuesOfTheRun) {
   for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
   const Ended trained = scratch.run(words);
   ASSERT_EQ(trained.status, 0) << trained.err;
-  // Over a model grid low formats round partial sums and blocks of shards; whole tensors have others.
+  // Over a mesh low formats round partial sums and blocks of shards; whole tensors have others.
   const std::string_view name = cell.shipped.name, policy = cell.policy;
   const bool rounds_shards = name.ends_with("2x2") && policy != "fp32" && policy != "fp64";
   expect_one_answer(scratch, "r", rounds_shards ? 1e-3 : 2e-6);

@@ -9,7 +9,7 @@ namespace model_parallel {
 
 /// Exact, on integers; `width` numbers to an element, whose inner product is that of the pairs of reals.
 template <typename T>
-void expect_adjoint(ModelGrid& at, const Trial& trial, MoveSpec spec, DType dtype, int width) {
+void expect_adjoint(Mesh& at, const Trial& trial, MoveSpec spec, DType dtype, int width) {
   spec.dtype = dtype;
   const auto map = make_map(at, trial.name, spec, "test");
   const Shape domain = map->local_domain(), range = map->local_range();
@@ -36,12 +36,12 @@ void expect_adjoint(ModelGrid& at, const Trial& trial, MoveSpec spec, DType dtyp
 }
 
 /// P2: <F x, dy> = <x, F* dy> in all types.
-inline void expect_adjoints(const OnGrid& on, const Trial& trial) {
+inline void expect_adjoints(const OnMesh& on, const Trial& trial) {
   Draw draw = trial.draw();
-  for (int g = 0; g < trial.grids; ++g) {
-    const std::vector<int> grid = draw.grid(trial.ranks);
-    const std::vector<MoveSpec> moves = trial.moves_on(grid, draw);
-    on(grid, [&](ModelGrid& at) {
+  for (int g = 0; g < trial.meshes; ++g) {
+    const std::vector<int> mesh = draw.mesh(trial.ranks);
+    const std::vector<MoveSpec> moves = trial.moves_on(mesh, draw);
+    on(mesh, [&](Mesh& at) {
       for (std::size_t i = 0; i < moves.size(); ++i) {
         if (i % 4 == 0) expect_adjoint<double>(at, trial, moves[i], DType::kF64, 1);
         if (i % 4 == 1) expect_adjoint<float>(at, trial, moves[i], DType::kF32, 1);
@@ -53,19 +53,19 @@ inline void expect_adjoints(const OnGrid& on, const Trial& trial) {
 }
 
 /// P2: the matrix of the adjoint, column by column, is the transposed matrix of the map. Small moves alone.
-inline void expect_transposed_matrices(const OnGrid& on, const Trial& trial) {
+inline void expect_transposed_matrices(const OnMesh& on, const Trial& trial) {
   constexpr std::int64_t kMost = 24;
   Draw draw = trial.draw();
-  for (int g = 0; g < trial.grids; ++g) {
-    const std::vector<int> grid = draw.grid(trial.ranks);
-    std::vector<MoveSpec> moves = trial.moves_on(grid, draw);
+  for (int g = 0; g < trial.meshes; ++g) {
+    const std::vector<int> mesh = draw.mesh(trial.ranks);
+    std::vector<MoveSpec> moves = trial.moves_on(mesh, draw);
     std::erase_if(moves, [&](const MoveSpec& spec) {
       std::int64_t elements = 0;
       for (int r = 0; r < trial.ranks; ++r)
-        elements = std::max(elements, part(spec.from, grid, r).elements());
+        elements = std::max(elements, part(spec.from, mesh, r).elements());
       return elements > kMost / trial.ranks + 1 || spec.to.shape.elements() > kMost;
     });
-    on(grid, [&](ModelGrid& at) {
+    on(mesh, [&](Mesh& at) {
       for (const MoveSpec& spec : moves) {
         const auto map = make_map(at, trial.name, spec, "test");
         const std::size_t self = at.index();

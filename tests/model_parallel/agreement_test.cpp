@@ -2,7 +2,7 @@
 // fails or is late inside a move does not let the others wait for ever.
 #include "moves.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 #include <tenon/transport.hpp>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 namespace model_parallel::agreement_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 struct Refusal {
   const char* title;
   const char* primitive;
-  /// The spec of the rank at `index` of a grid of 2 x 2.
+  /// The spec of the rank at `index` of a mesh of 2 x 2.
   std::function<MoveSpec(int index)> spec;
   std::vector<const char*> words;
 };
@@ -56,11 +56,11 @@ std::vector<Refusal> refusals() {
       {"AxisTwice",
        "repartition",
        always({kShape, {{0, {0}, {0, 3, 6}}, {1, {0}, {0, 2, 4}}}}, rows),
-       {"axis 0 of the model grid is used twice"}},
+       {"axis 0 of the mesh is used twice"}},
       {"NoSuchAxis",
        "repartition",
        always({kShape, {{0, {2}, {0, 6}}}}, rows),
-       {"laid over axis 2 of the model grid, which has 2 axes ([2, 2])"}},
+       {"laid over axis 2 of the mesh, which has 2 axes ([2, 2])"}},
       {"DimensionTwice",
        "repartition",
        always({kShape, {{0, {0}, {0, 3, 6}}, {0, {1}, {0, 3, 6}}}}, rows),
@@ -105,20 +105,20 @@ std::vector<Refusal> refusals() {
          const Layout other{kShape, {{0, {0, 1}, {0, 2, 4, 5, 6}}}};
          return MoveSpec{.from = index == 2 ? other : rows, .to = copies};
        },
-       {"ranks 0 and 2 of the model grid do not mean the same", "0, 2, 3, 3, 6", "0, 2, 4, 5, 6"}},
+       {"ranks 0 and 2 of the mesh do not mean the same", "0, 2, 3, 3, 6", "0, 2, 4, 5, 6"}},
       {"OneRankHasAnotherType",
        "repartition",
        [=](int index) {
          return MoveSpec{
              .from = rows, .to = copies, .dtype = index == 3 ? tenon::DType::kF64 : tenon::DType::kF32};
        },
-       {"ranks 0 and 3 of the model grid do not mean the same", "f64"}},
+       {"ranks 0 and 3 of the mesh do not mean the same", "f64"}},
       {"OneRankIsRefused",
        "repartition",
        [=](int index) {
          return MoveSpec{.from = rows, .to = index == 1 ? Layout{Shape{7, 4}} : copies};
        },
-       {"rank 1 of the model grid", "[6, 4] cannot become one of shape [7, 4]"}},
+       {"rank 1 of the mesh", "[6, 4] cannot become one of shape [7, 4]"}},
   };
 }
 
@@ -127,8 +127,8 @@ INSTANTIATE_TEST_SUITE_P(All, Refused, ::testing::ValuesIn(refusals()),
                          [](const auto& entry) { return entry.param.title; });
 
 TEST_P(Refused, P14_SameErrorOnAllRanksBeforeAnyMessage) {
-  GridRanks world({2, 2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({2, 2});
+  const auto errors = world.run([&](Mesh& at) {
     make_map(at, GetParam().primitive, GetParam().spec(at.index()), "the move of node 'c1'");
   });
   for (const std::string& error : errors) {
@@ -139,8 +139,8 @@ TEST_P(Refused, P14_SameErrorOnAllRanksBeforeAnyMessage) {
 }
 
 TEST(Agreement, P14_ARankThatFailsInAMoveEndsTheWaitsOfTheOthers) {
-  GridRanks world({3}, {}, 20);
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({3}, {}, 20);
+  const auto errors = world.run([&](Mesh& at) {
     const Layout rows{Shape{6}, {{0, {0}, {0, 2, 4, 6}}}};
     const auto map = make_map(at, "all_gather", {.from = rows, .to = {Shape{6}}}, "test");
     std::vector<float> x(2), y(6);
@@ -169,17 +169,17 @@ class Broken final : public tenon::CommunicatorDecorator {
 };
 
 TEST(Agreement, P14_ARankThatFailsInsideAnyPrimitiveEndsTheWaitsOfTheOthers) {
-  const std::vector<int> grid{2, 2};
+  const std::vector<int> mesh{2, 2};
   for (const tenon::Primitive& primitive : tenon::primitives()) {
     Draw draw(14);
     int failed = 0;
     for (int round = 0; round < 8; ++round) {
-      const MoveSpec spec = *random_move(primitive.name, grid, draw);
-      GridRanks world(grid, {}, 20);
+      const MoveSpec spec = *random_move(primitive.name, mesh, draw);
+      MeshRanks world(mesh, {}, 20);
       std::atomic<bool> armed = false;
       const auto begin = std::chrono::steady_clock::now();
       const auto errors = world.run(
-          [&](ModelGrid& at) {
+          [&](Mesh& at) {
             const auto map = make_map(at, primitive.name, spec, "test");
             at.all()->barrier();
             if (at.index() == 1) armed = true;
@@ -209,9 +209,9 @@ TEST(Agreement, P14_ARankThatFailsInsideAnyPrimitiveEndsTheWaitsOfTheOthers) {
 }
 
 TEST(Agreement, P14_ARankThatDoesNotComeIsNamedAfterTheDeadline) {
-  GridRanks world({3}, {}, 2);
+  MeshRanks world({3}, {}, 2);
   std::atomic<int> ended = 0;
-  const auto errors = world.run([&](ModelGrid& at) {
+  const auto errors = world.run([&](Mesh& at) {
     const Layout rows{Shape{6}, {{0, {0}, {0, 2, 4, 6}}}};
     const auto map = make_map(at, "all_gather", {.from = rows, .to = {Shape{6}}}, "test");
     std::vector<float> x(2), y(6);
@@ -234,8 +234,8 @@ TEST(Agreement, P14_ARankThatDoesNotComeIsNamedAfterTheDeadline) {
 }
 
 TEST(Agreement, CallsWithAnotherShapeAreRefusedOnTheSpot) {
-  GridRanks world({2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({2});
+  const auto errors = world.run([&](Mesh& at) {
     const auto map =
         make_map(at, "all_gather", {.from = {Shape{6}, {{0, {0}, {0, 2, 6}}}}, .to = {Shape{6}}}, "test");
     std::vector<float> x(6), y(6);

@@ -1,4 +1,4 @@
-// Random grids, layouts and tensors for the tests of this folder. Elements are small integers, so that every
+// Random meshes, layouts and tensors for the tests of this folder. Elements are small integers, so that every
 // sum is exact and movement can be compared bit for bit.
 #pragma once
 
@@ -16,9 +16,9 @@ namespace model_parallel {
 
 using tenon::Box;
 using tenon::DimSharding;
-using tenon::GridPlace;
 using tenon::Layout;
-using tenon::ModelGrid;
+using tenon::Mesh;
+using tenon::MeshPlace;
 using tenon::Shape;
 
 class Draw {
@@ -35,8 +35,8 @@ class Draw {
     std::shuffle(values.begin(), values.end(), engine_);
   }
 
-  /// `ranks` as a grid of 1 to 3 axes.
-  std::vector<int> grid(int ranks) {
+  /// `ranks` as a mesh of 1 to 3 axes.
+  std::vector<int> mesh(int ranks) {
     std::vector<int> extents;
     for (int left = ranks; left > 1 && extents.size() < 2;) {
       int factor = small(1, left);
@@ -65,11 +65,11 @@ class Draw {
     return table;
   }
 
-  /// Assigns every axis of the grid to a dimension, to copies, or (`sums`) to partial sums.
-  Layout layout(const Shape& shape, const std::vector<int>& grid, bool copies, bool sums) {
+  /// Assigns every axis of the mesh to a dimension, to copies, or (`sums`) to partial sums.
+  Layout layout(const Shape& shape, const std::vector<int>& mesh, bool copies, bool sums) {
     Layout out{shape};
     std::vector<std::vector<int>> axes(shape.rank());
-    for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+    for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
       const auto fate = integer(0, 5);
       if (fate == 0 && copies) continue;
       if (fate <= 2 && sums) {
@@ -78,15 +78,15 @@ class Draw {
         axes[integer(0, shape.rank() - 1)].push_back(axis);
       }
     }
-    for (int dim = 0; dim < shape.rank(); ++dim) cut(out, dim, axes[dim], grid);
+    for (int dim = 0; dim < shape.rank(); ++dim) cut(out, dim, axes[dim], mesh);
     return out;
   }
 
-  void cut(Layout& layout, int dim, std::vector<int> axes, const std::vector<int>& grid) {
+  void cut(Layout& layout, int dim, std::vector<int> axes, const std::vector<int>& mesh) {
     if (axes.empty()) return;
     shuffle(axes);
     int parts = 1;
-    for (const int axis : axes) parts *= grid[axis];
+    for (const int axis : axes) parts *= mesh[axis];
     layout.sharding.push_back({dim, axes, offsets(layout.shape[dim], parts)});
   }
 
@@ -96,14 +96,14 @@ class Draw {
   std::mt19937 engine_;
 };
 
-inline int ranks_of(const std::vector<int>& grid) {
+inline int ranks_of(const std::vector<int>& mesh) {
   int ranks = 1;
-  for (const int extent : grid) ranks *= extent;
+  for (const int extent : mesh) ranks *= extent;
   return ranks;
 }
 
-inline Box part(const Layout& layout, const std::vector<int>& grid, int rank) {
-  return tenon::part_of(layout, {grid, tenon::grid_coordinates(rank, grid)});
+inline Box part(const Layout& layout, const std::vector<int>& mesh, int rank) {
+  return tenon::part_of(layout, {mesh, tenon::mesh_coordinates(rank, mesh)});
 }
 
 /// fn(global index, position in the box) for the elements of a box, row-major.
@@ -136,14 +136,14 @@ inline double small_integer(std::uint64_t stream, std::int64_t element) {
 
 /// The rank's part of the tensor whose element i is small_integer(stream, i). For a partial sum over axes the
 /// terms are those of stream + 1 + (place along these axes), which `total` adds up.
-inline std::vector<double> held(const Layout& layout, const std::vector<int>& grid, int rank,
+inline std::vector<double> held(const Layout& layout, const std::vector<int>& mesh, int rank,
                                 std::uint64_t stream) {
-  const Box box = part(layout, grid, rank);
-  const std::vector<int> place = tenon::grid_coordinates(rank, grid);
+  const Box box = part(layout, mesh, rank);
+  const std::vector<int> place = tenon::mesh_coordinates(rank, mesh);
   std::uint64_t term = stream;
   int along = 0;
   for (const int axis : layout.partial) {
-    along = along * grid[axis] + place[axis];
+    along = along * mesh[axis] + place[axis];
     term = stream + 1 + static_cast<std::uint64_t>(along);
   }
   std::vector<double> values(box.elements());
@@ -155,14 +155,14 @@ inline std::vector<double> held(const Layout& layout, const std::vector<int>& gr
 
 /// Element `index` of the tensor that `held` distributes; `kept` axes stay partial sums, at these
 /// coordinates.
-inline double total(const Layout& layout, const std::vector<int>& grid, std::uint64_t stream,
+inline double total(const Layout& layout, const std::vector<int>& mesh, std::uint64_t stream,
                     std::int64_t index, const std::vector<int>& kept, const std::vector<int>& place) {
   if (layout.partial.empty()) return small_integer(stream, index);
   std::vector<int> extents;
-  for (const int axis : layout.partial) extents.push_back(grid[axis]);
+  for (const int axis : layout.partial) extents.push_back(mesh[axis]);
   double sum = 0;
   for (int term = 0; term < ranks_of(extents); ++term) {
-    const std::vector<int> along = tenon::grid_coordinates(term, extents);
+    const std::vector<int> along = tenon::mesh_coordinates(term, extents);
     bool counts = true;
     for (std::size_t i = 0; i < along.size(); ++i) {
       const int axis = layout.partial[i];

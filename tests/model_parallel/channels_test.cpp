@@ -1,5 +1,5 @@
 // Properties P2, P4, P5, P9 and P14 of convolutions and pools whose channels or features are sharded over
-// axes of the grid, in addition to space and samples, on 1 to 8 ranks, against one rank.
+// axes of the mesh, in addition to space and samples, on 1 to 8 ranks, against one rank.
 #include "window_cases.hpp"
 
 #include <gmock/gmock.h>
@@ -7,18 +7,18 @@
 namespace model_parallel::channels_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-bool several(const Numbers& axes, const std::vector<int>& grid) {
-  return std::any_of(axes.begin(), axes.end(), [&](std::int64_t axis) { return grid[axis] > 1; });
+bool several(const Numbers& axes, const std::vector<int>& mesh) {
+  return std::any_of(axes.begin(), axes.end(), [&](std::int64_t axis) { return mesh[axis] > 1; });
 }
 
 /// Every axis goes to a dimension, to the features, or to copies; groups may be split.
-WindowCase random_channel_case(const std::vector<int>& grid, Draw& draw) {
+WindowCase random_channel_case(const std::vector<int>& mesh, Draw& draw) {
   WindowCase c = draw_windows(draw, draw.integer(1, 6));
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     const std::int64_t fate = draw.integer(0, 8);
     if (fate == 0) continue;
     if (fate <= 3) {
@@ -28,7 +28,7 @@ WindowCase random_channel_case(const std::vector<int>& grid, Draw& draw) {
       c.axes.push_back(axis);
     }
   }
-  draw_sizes(c, grid, draw);
+  draw_sizes(c, mesh, draw);
   const bool grouped = draw.integer(0, 2) == 0;
   if (grouped) c.groups = c.x[1];
   if (grouped && c.cuts(1)) c.over.clear();
@@ -45,15 +45,15 @@ TEST_P(Channels, P4_CutsOfChannelsAndFeaturesAreOneRankAndP9_SoAreTheirWeights) 
   Draw draw(700 + static_cast<unsigned>(GetParam()));
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < 4; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<WindowCase> cases;
     std::vector<Results> expected;
     for (int i = 0; i < 10; ++i) {
-      cases.push_back(random_channel_case(grid, draw));
+      cases.push_back(random_channel_case(mesh, draw));
       expected.push_back(results(alone, cases.back(), nullptr, cases.back().type).values);
     }
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const WindowCase& c = cases[i];
@@ -63,7 +63,7 @@ TEST_P(Channels, P4_CutsOfChannelsAndFeaturesAreOneRankAndP9_SoAreTheirWeights) 
         if (!sums) {
           EXPECT_EQ(found.values.at("y"), wanted.at("y")) << c.text();
         }
-        if (conv && c.backward == "gather" && !several(c.over, grid)) {
+        if (conv && c.backward == "gather" && !several(c.over, mesh)) {
           EXPECT_EQ(found.values.at("d x"), wanted.at("d x")) << c.text();
         }
         for (const ParameterInfo& info : found.parameters) {
@@ -96,15 +96,15 @@ TEST(ChannelsOfAGrid, P4_NoMapIsFoldedIntoTermsOfASum) {
     list.insert(list.end() - 1, NodeSpec{"act", "relu", {"c"}, {}});
     return list;
   };
-  const auto run = [&](Bench& bench, ModelGrid* grid) {
+  const auto run = [&](Bench& bench, Mesh* mesh) {
     const auto precision = bench.make_component<tenon::Precision>("fp64", "");
     const HarnessSpec spec{.layers = bench.layers.get(),
                            .device = bench.device.component.get(),
                            .host = &bench.host,
                            .precision = precision.component.get(),
                            .keep_values = false,
-                           .grid = grid};
-    LayerHarness harness(spec, nodes(grid != nullptr), {"y"},
+                           .mesh = mesh};
+    LayerHarness harness(spec, nodes(mesh != nullptr), {"y"},
                          {{"x", Shape{2, 4, 8}, tenon::DType::kF64, tenon::testing::normals(64, "x")}});
     Results out{{"loss", {harness.forward()}}};
     harness.backward(1.0, true);
@@ -113,8 +113,8 @@ TEST(ChannelsOfAGrid, P4_NoMapIsFoldedIntoTermsOfASum) {
   };
   Bench alone("cpu", "reference", 1);
   const Results expected = run(alone, nullptr);
-  GridRanks world({3});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({3});
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     expect_close(run(bench, &at), expected, 1e-12, "a map after sharded channels");
   });
@@ -124,7 +124,7 @@ TEST(ChannelsOfAGrid, P4_NoMapIsFoldedIntoTermsOfASum) {
 struct Misfit {
   const char* title;
   WindowCase spec;
-  std::vector<int> grid;
+  std::vector<int> mesh;
   const char* words;
 };
 
@@ -138,18 +138,18 @@ std::vector<Misfit> misfits() {
       {"NoSuchAxis",
        with([](WindowCase& c) { c.over = {1}; }),
        {2},
-       "axis 1 of the model grid is to cut the features, but parallel.grid has 1 axes"},
+       "axis 1 of the mesh is to cut the features, but parallel.grid has 1 axes"},
       {"AxisCutsX",
        with([](WindowCase& c) { c.over = {0}, c.dims = {2}, c.axes = {0}; }),
        {2},
-       "axis 0 of the model grid is to cut the features, but it cuts x ([2, 4, 8], dimension 2 cut over axis "
+       "axis 0 of the mesh is to cut the features, but it cuts x ([2, 4, 8], dimension 2 cut over axis "
        "0 at 0, 4, 8); choose axes over which x is copied, or put a repartition before the layer"},
       {"AxisTwice",
        with([](WindowCase& c) {
          c.over = {0, 0};
        }),
        {2},
-       "axis 0 of the model grid is used twice"},
+       "axis 0 of the mesh is used twice"},
       {"CutWithinAGroup",
        with([](WindowCase& c) {
          c.groups = 2, c.dims = {1}, c.axes = {0}, c.sizes = {1, 3};
@@ -175,8 +175,8 @@ INSTANTIATE_TEST_SUITE_P(All, Misfits, ::testing::ValuesIn(misfits()),
                          [](const auto& entry) { return entry.param.title; });
 
 TEST_P(Misfits, P14_AreTheSameErrorOnAllRanks) {
-  GridRanks world(GetParam().grid);
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world(GetParam().mesh);
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     results(bench, GetParam().spec, &at, "conv");
   });

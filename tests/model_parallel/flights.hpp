@@ -9,18 +9,18 @@ namespace model_parallel {
 
 /// P15: maps of these primitives (a random one each) are used three times, all forwards and adjoints in
 /// flight together, and finished in another order than they were started in.
-inline void expect_several_in_flight(const OnGrid& on, const std::vector<std::string_view>& names, int ranks,
+inline void expect_several_in_flight(const OnMesh& on, const std::vector<std::string_view>& names, int ranks,
                                      Draw draw) {
-  const std::vector<int> grid = draw.grid(ranks);
+  const std::vector<int> mesh = draw.mesh(ranks);
   std::vector<MoveSpec> moves;
   for (const std::string_view name : names) {
-    moves.push_back(*random_move(name, grid, draw));
+    moves.push_back(*random_move(name, mesh, draw));
     moves.back().dtype = DType::kF64, moves.back().flights = 2;
   }
   std::vector<std::size_t> ends(2 * names.size());  // a map's forward, and its adjoint
   std::iota(ends.begin(), ends.end(), 0);
   draw.shuffle(ends);
-  on(grid, [&](ModelGrid& at) {
+  on(mesh, [&](Mesh& at) {
     std::vector<std::unique_ptr<LinearMap>> maps;
     for (std::size_t i = 0; i < names.size(); ++i) maps.push_back(make_map(at, names[i], moves[i], "test"));
     for (int use = 0; use < 3; ++use) {
@@ -56,7 +56,7 @@ inline void expect_several_in_flight(const OnGrid& on, const std::vector<std::st
 }
 
 /// P15: broadcasts and sums from and to random ranks, over parts that overlap.
-inline void expect_pairs_in_flight(const OnGrid& on, int ranks, int worlds) {
+inline void expect_pairs_in_flight(const OnMesh& on, int ranks, int worlds) {
   Draw draw(1500 + static_cast<unsigned>(ranks));
   for (int w = 0; w < worlds; ++w) {
     std::vector<std::string_view> names;

@@ -1,7 +1,7 @@
 // Properties P10 and P11 in whole runs: the Fourier operator on shipped data, its points sharded by TOML
-// alone, has the losses of one rank on every grid and in both forms, and a checkpoint of one grid continues
+// alone, has the losses of one rank on every mesh and in both forms, and a checkpoint of one mesh continues
 // on another.
-#include "grid_runs.hpp"
+#include "mesh_runs.hpp"
 
 namespace tenon::integration::fno_run_test {
 namespace {
@@ -17,8 +17,8 @@ TEST(FnoRun, P11_LossesInDoublePrecisionAreThoseOfOneRank) {
   const auto alone = losses("fno_darcy.toml", kShort);
   ASSERT_EQ(alone.size(), 6u);
   EXPECT_LT(alone.back(), 0.95 * alone.front()) << "it learns";
-  for (const char* grid : {"parallel.grid=[2, 2]", "parallel.grid=[3, 1]", "parallel.grid=[1, 2]"})
-    EXPECT_LE(worst(with({grid}), alone), 1e-10) << grid;
+  for (const char* mesh : {"parallel.grid=[2, 2]", "parallel.grid=[3, 1]", "parallel.grid=[1, 2]"})
+    EXPECT_LE(worst(with({mesh}), alone), 1e-10) << mesh;
 }
 
 TEST(FnoRun, P11_SlabsToo) {
@@ -39,14 +39,14 @@ TEST(FnoRun, P11_LossesInSinglePrecisionAreCloseToThoseOfOneRank) {
   EXPECT_LE(worst(spread, alone), 1e-4);
 }
 
-// Statistics of the batch norms are those of all points, also on grids with uneven parts.
+// Statistics of the batch norms are those of all points, also on meshes with uneven parts.
 TEST(FnoRun, P12_BatchNormsOfPartsTrainLikeThoseOfOneRank) {
   std::vector<std::string> sets{"model.norm=\"batch\""};
   sets.insert(sets.end(), kShort.begin(), kShort.end());
   const auto alone = losses("fno_darcy.toml", sets);
   ASSERT_EQ(alone.size(), 6u);
-  for (const char* grid : {"[2, 2]", "[3, 1]"})
-    EXPECT_LE(worst(with({sets.front(), std::string("parallel.grid=") + grid}), alone), 1e-10) << grid;
+  for (const char* mesh : {"[2, 2]", "[3, 1]"})
+    EXPECT_LE(worst(with({sets.front(), std::string("parallel.grid=") + mesh}), alone), 1e-10) << mesh;
 }
 
 // Each of four ranks saved the weights and moments of its modes.

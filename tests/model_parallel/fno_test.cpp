@@ -1,16 +1,16 @@
-// Properties P2, P4, P9 and P11 of Fourier layers over model grids: spectral convolutions in pencils and
+// Properties P2, P4, P9 and P11 of Fourier layers over meshes: spectral convolutions in pencils and
 // slabs with odd, even, uneven and empty parts, and ranks without modes, against one rank; then the whole
 // operator, from coordinates to the loss (P13).
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <mutex>
 
 namespace model_parallel::fno_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 struct SpectralCase {
   Shape x;
@@ -27,19 +27,19 @@ struct SpectralCase {
 };
 
 /// A random sharding of [batch, channels, extents...]; the last dimension stays whole unless `last`.
-Cut random_spectral_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& draw) {
+Cut random_spectral_cut(const Shape& x, const std::vector<int>& mesh, bool last, Draw& draw) {
   Cut cut;
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     const std::int64_t dim = draw.integer(1, x.rank() - (last ? 1 : 2));
     if (draw.integer(0, 6) == 0 || (dim == 1 && draw.coin())) continue;  // copies
     cut.dims.push_back(dim == 1 ? 0 : dim);
     cut.axes.push_back(axis);
   }
-  make_uneven(cut, x, grid, draw);
+  make_uneven(cut, x, mesh, draw);
   return cut;
 }
 
-SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
+SpectralCase random_case(const std::vector<int>& mesh, Draw& draw) {
   SpectralCase c;
   const int spatial = draw.small(1, 4);
   Numbers extents{draw.integer(1, 3), draw.integer(1, 3)};
@@ -51,7 +51,7 @@ SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
   c.x = Shape(std::span<const std::int64_t>(extents));
   c.features = draw.integer(1, 3);
   c.form = draw.integer(0, 2) == 0 ? "slab" : "pencil";
-  c.cut = random_spectral_cut(c.x, grid, c.form == "pencil", draw);
+  c.cut = random_spectral_cut(c.x, mesh, c.form == "pencil", draw);
   return c;
 }
 
@@ -73,18 +73,18 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
   Bench alone("cpu", "reference", 1);
   int without_modes = 0;
   for (int w = 0; w < 4; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<SpectralCase> cases;
     std::vector<Results> expected;
     for (int i = 0; i < 10; ++i) {
-      cases.push_back(random_case(grid, draw));
+      cases.push_back(random_case(mesh, draw));
       expected.push_back(
           Graph(alone, nullptr, nodes(cases.back(), false), {"y"}, {real_field("x", cases.back().x)})
               .results("y"));
     }
     std::mutex counting;
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
         Graph graph(bench, &at, nodes(cases[i], true), {"y"}, {real_field("x", cases[i].x)});
@@ -109,7 +109,7 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
   }
 }
 
-// Samples are sharded, points are, both are; the far side of one of the grids is all padding.
+// Samples are sharded, points are, both are; the far side of one of the meshes is all padding.
 TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   Draw draw(950 + static_cast<unsigned>(GetParam()));
   const Shape x{4, 1, 7, 6}, t{4, 2, 7, 6};
@@ -137,10 +137,10 @@ TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   Bench alone("cpu", "reference", 1);
   const Results expected = Graph(alone, nullptr, nodes({}, false), {}, fields).results("loss");
   for (int i = 0; i < 4; ++i) {
-    const std::vector<int> grid = draw.grid(GetParam());
-    const Cut cut = random_spectral_cut(x, grid, true, draw);
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    const std::vector<int> mesh = draw.mesh(GetParam());
+    const Cut cut = random_spectral_cut(x, mesh, true, draw);
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       Graph graph(bench, &at, nodes(cut, true), {}, fields);
       expect_close(graph.results("loss"), graph.here(expected), 1e-11, cut.text());

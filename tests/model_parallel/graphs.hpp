@@ -1,4 +1,4 @@
-// Small graphs of layers over a model grid: the sharding of their inputs, and all their results, beside those
+// Small graphs of layers over a mesh: the sharding of their inputs, and all their results, beside those
 // of one rank.
 #pragma once
 
@@ -35,12 +35,12 @@ struct Cut {
 };
 
 /// Makes half of the shardings of one dimension alone uneven; empty parts are usual.
-inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, Draw& draw) {
+inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& mesh, Draw& draw) {
   const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
                                                     [&](auto dim) { return dim == cut.dims[0]; });
   if (!one || !draw.coin()) return;
   int parts = 1;
-  for (const std::int64_t axis : cut.axes) parts *= grid[axis];
+  for (const std::int64_t axis : cut.axes) parts *= mesh[axis];
   const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
 }
@@ -48,14 +48,14 @@ inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, 
 /// Layers through the real executor, on this rank.
 class Graph {
  public:
-  Graph(Bench& bench, ModelGrid* grid, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
+  Graph(Bench& bench, Mesh* mesh, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
         std::vector<TestField> fields, const char* precision = "fp64")
       : precision_(bench.make_component<tenon::Precision>(precision, "")),
         harness_({.layers = bench.layers.get(),
                   .device = bench.device.component.get(),
                   .host = &bench.host,
                   .precision = precision_.component.get(),
-                  .grid = grid},
+                  .mesh = mesh},
                  std::move(nodes), pulled, std::move(fields)) {}
 
   /// Returns `output`, the loss, all weights that have elements here and all gradients. Runs two backwards,

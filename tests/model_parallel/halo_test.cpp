@@ -150,20 +150,20 @@ TEST_P(Halo2000, P6_WindowsHoldTheTensorAndZerosAndBytesAreTheFormulas) {
   Draw draw(60 + static_cast<unsigned>(GetParam()));
   constexpr int kWorlds = 10, kCases = 26;  // 8 x 260 cases
   for (int w = 0; w < kWorlds; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<MoveSpec> moves;
     for (int i = 0; i < kCases; ++i) {
-      moves.push_back(*random_windows(grid, draw));
+      moves.push_back(*random_windows(mesh, draw));
       moves.back().dtype = tenon::DType::kF64;
     }
-    on_threads(grid, [&](ModelGrid& at) {
+    on_threads(mesh, [&](Mesh& at) {
       std::uint64_t stream = 0;
       for (const MoveSpec& spec : moves) {
         stream += 7;
         const auto map = make_map(at, "halo_exchange", spec, "test");
-        auto x = held(spec.from, grid, at.index(), stream);
+        auto x = held(spec.from, mesh, at.index(), stream);
         std::int64_t received = 0;
-        const auto expected = window_of(spec, grid, at.index(), map->local_range(), stream, received);
+        const auto expected = window_of(spec, mesh, at.index(), map->local_range(), stream, received);
         std::vector<double> y(expected.size(), 99);
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
         EXPECT_EQ(y, expected) << layout_text(spec.from) << " to " << layout_text(spec.to);

@@ -33,10 +33,10 @@ struct Padded {
   }
 };
 
-Padded padded(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
-  Padded result{part(spec.from, grid, rank), {}};
+Padded padded(const MoveSpec& spec, const std::vector<int>& mesh, int rank) {
+  Padded result{part(spec.from, mesh, rank), {}};
   result.all = result.own;
-  const Box out = part(spec.to, grid, rank);
+  const Box out = part(spec.to, mesh, rank);
   for (int dim = 0; dim < out.offset.rank(); ++dim) {
     const tenon::ElementRange need =
         dim_window(spec.windows[dim].get(), {result.own.offset[dim], result.own.end(dim)},
@@ -51,11 +51,11 @@ Padded padded(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
 }
 
 /// From the ranks' own elements to the ghosts of others.
-ExchangeSpec ghosts(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
-  const Shape local = padded(spec, grid, rank).all.extents;
+ExchangeSpec ghosts(const MoveSpec& spec, const std::vector<int>& mesh, int rank) {
+  const Shape local = padded(spec, mesh, rank).all.extents;
   ExchangeSpec exchange{tenon::DType::kF64, local, local, {}};
   const auto add = [&](int sender, int receiver) {
-    const Padded from = padded(spec, grid, sender), to = padded(spec, grid, receiver);
+    const Padded from = padded(spec, mesh, sender), to = padded(spec, mesh, receiver);
     const Box shared = intersection(from.own, to.all);
     Block block{sender, receiver, shared, shared};
     for (int dim = 0; dim < local.rank(); ++dim) {
@@ -64,7 +64,7 @@ ExchangeSpec ghosts(const MoveSpec& spec, const std::vector<int>& grid, int rank
     }
     if (shared.elements() > 0) exchange.blocks.push_back(block);
   };
-  for (int other = 0; other < ranks_of(grid); ++other) {
+  for (int other = 0; other < ranks_of(mesh); ++other) {
     if (other == rank) continue;
     add(rank, other);
     add(other, rank);
@@ -72,10 +72,10 @@ ExchangeSpec ghosts(const MoveSpec& spec, const std::vector<int>& grid, int rank
   return exchange;
 }
 
-MoveSpec windows_of_owners(const std::vector<int>& grid, Draw& draw) {
-  MoveSpec spec = *random_windows(grid, draw);
-  spec.from = draw.layout(spec.from.shape, grid, false, false);
-  spec.to = draw.layout(spec.to.shape, grid, false, false);
+MoveSpec windows_of_owners(const std::vector<int>& mesh, Draw& draw) {
+  MoveSpec spec = *random_windows(mesh, draw);
+  spec.from = draw.layout(spec.from.shape, mesh, false, false);
+  spec.to = draw.layout(spec.to.shape, mesh, false, false);
   return spec;
 }
 
@@ -85,15 +85,15 @@ INSTANTIATE_TEST_SUITE_P(Ranks, InPlace, ::testing::Range(1, 9));
 TEST_P(InPlace, P3_OnceMoreChangesNothingAndOwnElementsStay) {
   Draw draw(300 + static_cast<unsigned>(GetParam()));
   for (int g = 0; g < 6; ++g) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<MoveSpec> moves;
-    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(grid, draw));
-    on_threads(grid, [&](ModelGrid& at) {
+    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(mesh, draw));
+    on_threads(mesh, [&](Mesh& at) {
       std::uint64_t stream = 0;
       for (const MoveSpec& spec : moves) {
         stream += 9;
-        const Padded here = padded(spec, grid, at.index());
-        BlockExchange exchange(at, ghosts(spec, grid, at.index()));
+        const Padded here = padded(spec, mesh, at.index());
+        BlockExchange exchange(at, ghosts(spec, mesh, at.index()));
         std::vector<double> expected(here.all.elements()), x = expected;
         here.each([&](const auto& index, std::size_t position, bool mine) {
           expected[position] = small_integer(stream, flat_index(index, spec.from.shape));
@@ -122,13 +122,13 @@ TEST_P(InPlace, P3_OnceMoreChangesNothingAndOwnElementsStay) {
 TEST_P(InPlace, P2_TheAdjointAddsGhostsToTheirOwnersElements) {
   Draw draw(350 + static_cast<unsigned>(GetParam()));
   for (int g = 0; g < 6; ++g) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<MoveSpec> moves;
-    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(grid, draw));
-    on_threads(grid, [&](ModelGrid& at) {
+    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(mesh, draw));
+    on_threads(mesh, [&](Mesh& at) {
       for (const MoveSpec& spec : moves) {
-        const Padded here = padded(spec, grid, at.index());
-        BlockExchange exchange(at, ghosts(spec, grid, at.index()));
+        const Padded here = padded(spec, mesh, at.index());
+        BlockExchange exchange(at, ghosts(spec, mesh, at.index()));
         const Shape& local = here.all.extents;
         const auto rank = static_cast<std::uint64_t>(at.index());
         const auto x = noise(local, rank), dy = noise(local, 100 + rank);
@@ -147,7 +147,7 @@ TEST_P(InPlace, P2_TheAdjointAddsGhostsToTheirOwnersElements) {
 }
 
 TEST(InPlaceBlocks, AreRefusedWhereOneIsPutOntoAnother) {
-  on_threads({1}, [&](ModelGrid& at) {
+  on_threads({1}, [&](Mesh& at) {
     const Shape line{6};
     std::vector<double> x(6, 1);
     const auto error = [&](std::vector<Block> blocks, Deposit deposit) -> std::string {

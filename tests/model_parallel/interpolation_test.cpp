@@ -1,11 +1,11 @@
-// Properties P2, P4 and P5 of interpolation in parts: random scales over 1 to 3 dimensions on grids of 1 to 8
-// ranks, with uneven and empty parts of any dimension, against one rank.
+// Properties P2, P4 and P5 of interpolation in parts: random scales over 1 to 3 dimensions on meshes of 1 to
+// 8 ranks, with uneven and empty parts of any dimension, against one rank.
 #include "resampling.hpp"
 
 namespace model_parallel::interpolation_test {
 namespace {
 
-LayerInParts random_interpolation(const std::vector<int>& grid, Draw& draw) {
+LayerInParts random_interpolation(const std::vector<int>& mesh, Draw& draw) {
   LayerInParts c;
   const int spatial = draw.small(1, 3);
   Numbers extents{draw.integer(1, 3), draw.integer(1, 3)}, scale;
@@ -16,7 +16,7 @@ LayerInParts random_interpolation(const std::vector<int>& grid, Draw& draw) {
   c.x = Shape(std::span<const std::int64_t>(extents));
   const char* modes[] = {"nearest", "linear", "linear_aligned"};
   c.layer = {"", "upsample", {}, {{"scale", scale}, {"mode", std::string(modes[draw.integer(0, 2)])}}};
-  c.cut = random_cut(c.x, grid, true, draw);
+  c.cut = random_cut(c.x, mesh, true, draw);
   return c;
 }
 

@@ -1,7 +1,7 @@
 // Property P16: LeNet-5 over 2 x 2 ranks, its images sharded in height and width and its linear weights in
-// rows and columns by TOML alone, has the losses of one rank; so have other grids, on which halos are wider
-// than parts. P10: its checkpoints continue on other grids.
-#include "grid_runs.hpp"
+// rows and columns by TOML alone, has the losses of one rank; so have other meshes, on which halos are wider
+// than parts. P10: its checkpoints continue on other meshes.
+#include "mesh_runs.hpp"
 
 namespace tenon::integration::lenet_test {
 namespace {
@@ -24,11 +24,11 @@ TEST(LeNet, P16_LossesInSinglePrecisionAreThoseOfOneRankFor20Steps) {
 TEST(LeNet, P16_OtherGridsToo) {
   const std::vector<std::string> sets{"run.steps=6", "precision.type=\"fp64\""};
   const auto alone = losses("lenet5.toml", sets);
-  for (const char* grid :
+  for (const char* mesh :
        {"parallel.grid=[1, 1]", "parallel.grid=[3, 1]", "parallel.grid=[7, 1]", "parallel.grid=[2, 3]"}) {
     auto on_grid = sets;
-    on_grid.emplace_back(grid);
-    EXPECT_LE(worst(losses("lenet5_2x2.toml", on_grid), alone), 1e-10) << grid;
+    on_grid.emplace_back(mesh);
+    EXPECT_LE(worst(losses("lenet5_2x2.toml", on_grid), alone), 1e-10) << mesh;
   }
 }
 

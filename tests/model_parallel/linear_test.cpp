@@ -1,9 +1,9 @@
-// Properties P2, P4 and P9 of linear layers, embeddings, positions and flatten over model grids: random
-// shardings of inputs and of weights on grids of 1 to 8 ranks, with uneven and empty parts, against one rank;
-// and refusals that are equal on all ranks (P14).
+// Properties P2, P4 and P9 of linear layers, embeddings, positions and flatten over meshes: random
+// shardings of inputs and of weights on meshes of 1 to 8 ranks, with uneven and empty parts, against one
+// rank; and refusals that are equal on all ranks (P14).
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <atomic>
 #include <set>
@@ -11,7 +11,7 @@
 namespace model_parallel::linear_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 using Nodes = std::vector<NodeSpec>;
 
 struct LinearCase {
@@ -30,19 +30,19 @@ struct LinearCase {
     return std::find(cut.dims.begin(), cut.dims.end(), dim) != cut.dims.end();
   }
   /// Returns whether sums cross ranks in forward.
-  bool sums(const std::vector<int>& grid) const {
+  bool sums(const std::vector<int>& mesh) const {
     for (std::size_t i = 0; i < cut.dims.size(); ++i)
-      if (cut.dims[i] == x.rank() - 1 && grid[cut.axes[i]] > 1) return true;
+      if (cut.dims[i] == x.rank() - 1 && mesh[cut.axes[i]] > 1) return true;
     return false;
   }
 };
 
 /// Every axis shards the features, the columns of x, one of its other dimensions, or nothing.
-LinearCase random_case(const std::vector<int>& grid, Draw& draw) {
+LinearCase random_case(const std::vector<int>& mesh, Draw& draw) {
   LinearCase c;
   c.x = draw.shape(2, 4, 7);
   c.features = draw.integer(1, 9), c.bias = draw.integer(0, 3) > 0;
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     const auto fate = draw.integer(0, 6);
     if (fate == 0) continue;  // copies
     if (fate <= 2) {
@@ -53,7 +53,7 @@ LinearCase random_case(const std::vector<int>& grid, Draw& draw) {
     c.cut.dims.push_back(fate <= 4 ? c.x.rank() - 1 : draw.integer(0, c.x.rank() - 1));
   }
   draw.shuffle(c.axes);
-  make_uneven(c.cut, c.x, grid, draw);
+  make_uneven(c.cut, c.x, mesh, draw);
   c.scatter = c.cuts(c.x.rank() - 1) && draw.coin();
   return c;
 }
@@ -91,22 +91,22 @@ TEST_P(Linear, P4_IsThatOfOneRankWithP2_ItsGradientsAndP9_ItsWeights) {
   Bench alone("cpu", "reference", 1);
   std::atomic<int> without_weight{0}, exact{0};
   for (int w = 0; w < 3; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<LinearCase> cases;
     std::vector<Results> expected;
     for (int i = 0; i < 20; ++i) {
-      cases.push_back(random_case(grid, draw));
+      cases.push_back(random_case(mesh, draw));
       const LinearCase& c = cases.back();
       expected.push_back(
           Graph(alone, nullptr, nodes_of(c, false), {"y"}, {real_field("x", c.x)}).results("y"));
     }
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
         Graph graph(bench, &at, nodes_of(cases[i], true), {"y"}, {real_field("x", cases[i].x)});
         const Results found = graph.results("y");
-        if (!cases[i].sums(grid)) {
+        if (!cases[i].sums(mesh)) {
           EXPECT_EQ(found.at("y"), expected[i].at("y")) << cases[i].text();
           ++exact;
         }
@@ -141,12 +141,12 @@ TEST_P(Linear, P4_ColumnsThatAlternateBetweenAxesBehindChannelsAreThoseOfOneRank
   };
   Bench alone("cpu", "reference", 1);
   const Results expected = Graph(alone, nullptr, nodes(false), {"y"}, {real_field("x", x)}).results("y");
-  std::set<std::vector<int>> grids{{1, GetParam()}, {GetParam(), 1}};
+  std::set<std::vector<int>> meshes{{1, GetParam()}, {GetParam(), 1}};
   for (const int rows : {2, 3, 4})
-    if (GetParam() % rows == 0) grids.insert({rows, GetParam() / rows});
-  for (const std::vector<int>& grid : grids) {
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    if (GetParam() % rows == 0) meshes.insert({rows, GetParam() / rows});
+  for (const std::vector<int>& mesh : meshes) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       Graph graph(bench, &at, nodes(true), {"y"}, {real_field("x", x)});
       expect_parts(graph, graph.results("y"), expected, "the chain");
@@ -159,19 +159,19 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
   Draw draw(1400 + static_cast<unsigned>(GetParam()));
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < 6; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     const Shape ids{draw.integer(1, 4), draw.integer(1, 7)};
     const std::int64_t width = draw.integer(1, 6);
     Cut cut;
     Numbers axes;
-    for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+    for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
       const auto fate = draw.integer(0, 4);
       if (fate == 1) axes.push_back(axis);
       if (fate <= 1) continue;
       cut.axes.push_back(axis);
       cut.dims.push_back(fate % 2);
     }
-    make_uneven(cut, ids, grid, draw);
+    make_uneven(cut, ids, mesh, draw);
     const auto nodes = [&](bool spread) {
       Nodes list;
       if (spread) list.push_back(cut.node("spread", "ids"));
@@ -188,8 +188,8 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
     const std::vector<TestField> fields{
         {"ids", ids, tenon::DType::kI32, tenon::testing::integers(ids.elements(), 5, "ids")}};
     const Results expected = Graph(alone, nullptr, nodes(false), {"y"}, fields).results("y");
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       Graph graph(bench, &at, nodes(true), {"y"}, fields);
       const Results found = graph.results("y");
@@ -209,8 +209,8 @@ TEST(LinearFormats, P4_NarrowFormatsTakeEmptyPartsAndSumsOverRanks) {
     Bench alone("cpu", "auto", 1);
     const Results expected =
         Graph(alone, nullptr, nodes_of(c, false), {"y"}, {real_field("x", c.x)}, precision).results("y");
-    GridRanks world({2, 4});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2, 4});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "auto", 1);
       Graph graph(bench, &at, nodes_of(c, true), {"y"}, {real_field("x", c.x)}, precision);
       expect_close(graph.results("y"), graph.here(expected), 0.03, precision);
@@ -249,7 +249,7 @@ std::vector<Refused> refusals() {
       {"NoSuchAxis",
        {},
        linear({2}),
-       "layer 'c': option 'axes' names axis 2 of the model grid, but parallel.grid has 2 axes"},
+       "layer 'c': option 'axes' names axis 2 of the mesh, but parallel.grid has 2 axes"},
       {"AxisTwice", {}, linear({1, 1}), "layer 'c': option 'axes' names axis 1 twice"},
       {"AxisOfTheColumns",
        {{2}, {1}, {2, 0}},
@@ -298,8 +298,8 @@ TEST_P(LinearRefusals, P14_SameErrorOnAllRanks) {
   const Shape x{4, 6, 2}, ids{4, 6};
   Nodes nodes{c.cut.node("spread", "x")};
   nodes.insert(nodes.end(), c.nodes.begin(), c.nodes.end());
-  GridRanks world({2, 2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({2, 2});
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     Graph(bench, &at, nodes, {nodes.back().name},
           {real_field("x", x), {"ids", ids, tenon::DType::kI32, tenon::testing::integers(24, 3, "ids")}});

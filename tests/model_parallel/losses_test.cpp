@@ -1,8 +1,8 @@
 // Property P13: losses and metrics of sharded values equal those of one rank, sums, counts and gradients,
-// over grids of 1 to 8 ranks, with uneven and empty parts and parts without counted targets; and refusals.
+// over meshes of 1 to 8 ranks, with uneven and empty parts and parts without counted targets; and refusals.
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 using tenon::DType;
 using tenon::NamedOption;
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 struct LossCase {
   std::string type;
@@ -26,7 +26,7 @@ struct LossCase {
     if (!rows) return {"t", x, DType::kF64, targets};
     return {"t", Shape(x.extents().first(x.rank() - 1)), DType::kI32, targets};
   }
-  /// On a grid x and targets are sharded alike. Losses of rows are accompanied by their accuracy.
+  /// On a mesh x and targets are sharded alike. Losses of rows are accompanied by their accuracy.
   std::vector<NodeSpec> nodes(bool spread) const {
     std::vector<NodeSpec> list;
     const std::vector<std::string> inputs{spread ? "x_part" : "x", spread ? "t_part" : "t"};
@@ -37,7 +37,7 @@ struct LossCase {
   }
 };
 
-LossCase random_case(const std::vector<int>& grid, Draw& draw) {
+LossCase random_case(const std::vector<int>& mesh, Draw& draw) {
   LossCase c;
   c.type = std::vector<std::string>{"mse", "softmax_cross_entropy", "head_cross_entropy"}[draw.integer(0, 2)];
   c.rows = c.type != "mse";
@@ -59,25 +59,25 @@ LossCase random_case(const std::vector<int>& grid, Draw& draw) {
     c.targets.push_back(counts ? target : c.rows ? -1 : std::nan(""));
   }
   const int dims = c.rows ? c.x.rank() - 1 : c.x.rank();
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
     c.cut.dims.push_back(draw.integer(0, dims - 1));
     c.cut.axes.push_back(axis);
   }
-  make_uneven(c.cut, c.x, grid, draw);
+  make_uneven(c.cut, c.x, mesh, draw);
   return c;
 }
 
 /// Sum and count of each loss, and all gradients. Two backwards, so that the second adds to the first. The
 /// seed is that of a run: one over the targets of all parts.
-Results results(Bench& bench, const LossCase& c, ModelGrid* grid) {
+Results results(Bench& bench, const LossCase& c, Mesh* mesh) {
   const auto precision = bench.make_component<tenon::Precision>("fp64", "");
   const tenon::testing::HarnessSpec spec{.layers = bench.layers.get(),
                                          .device = bench.device.component.get(),
                                          .host = &bench.host,
                                          .precision = precision.component.get(),
-                                         .grid = grid};
-  LayerHarness harness(spec, c.nodes(grid != nullptr), {}, {real_field("x", c.x), c.target_field()});
+                                         .mesh = mesh};
+  LayerHarness harness(spec, c.nodes(mesh != nullptr), {}, {real_field("x", c.x), c.target_field()});
   Results out;
   for (const bool first : {true, false}) {
     harness.forward();
@@ -100,15 +100,15 @@ TEST_P(Losses, P13_SumsCountsAndGradientsOfPartsAreThoseOfOneRank) {
   Draw draw(700 + static_cast<unsigned>(GetParam()));
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < 4; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<LossCase> cases;
     std::vector<Results> expected;
     for (int i = 0; i < 15; ++i) {
-      cases.push_back(random_case(grid, draw));
+      cases.push_back(random_case(mesh, draw));
       expected.push_back(results(alone, cases.back(), nullptr));
     }
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
         const Results found = results(bench, cases[i], &at);
@@ -131,8 +131,8 @@ TEST(Losses, P13_ARankWithoutSamplesOrCountedTargetsAddsZero) {
       std::fill(c.targets.begin(), c.targets.begin() + (c.rows ? 2 : 10), 1.0);
       Bench alone("cpu", "reference", 1);
       const Results expected = results(alone, c, nullptr);
-      GridRanks world({3});
-      const auto errors = world.run([&](ModelGrid& at) {
+      MeshRanks world({3});
+      const auto errors = world.run([&](Mesh& at) {
         Bench bench("cpu", "reference", 1);
         const Results found = results(bench, c, &at);
         EXPECT_EQ(found.at("targets of loss")[0], c.rows ? 2 : 10);
@@ -153,12 +153,12 @@ TEST(Losses, P14_LayoutsThatDoNotFitAreRefusedOnAllRanksAlike) {
       {"softmax_cross_entropy",
        samples,
        {},
-       "the rows of logits and the targets must lie alike on the model grid and be no sums over ranks, found "
+       "the rows of logits and the targets must lie alike on the mesh and be no sums over ranks, found "
        "[4, 6], dimension 0 cut over axis 0 at 0, 2, 4, and [4]; put a repartition before one"},
       {"accuracy",
        {},
        samples,
-       "the rows of logits and the targets must lie alike on the model grid and be no sums over ranks, found "
+       "the rows of logits and the targets must lie alike on the mesh and be no sums over ranks, found "
        "[4, 6], and [4], dimension 0 cut over axis 0 at 0, 2, 4; put a repartition before one"},
       {"softmax_cross_entropy",
        columns,
@@ -171,7 +171,7 @@ TEST(Losses, P14_LayoutsThatDoNotFitAreRefusedOnAllRanksAlike) {
        "the last dimension of x is cut ([4, 6], dimension 1 cut over axis 0 at 0, 3, 6), but a row must be "
        "whole; put a repartition before the layer that cuts other dimensions"},
       {"mse", samples, columns,
-       "predictions and targets must lie alike on the model grid and be no sums over ranks, found [4, 6], "
+       "predictions and targets must lie alike on the mesh and be no sums over ranks, found [4, 6], "
        "dimension 0 cut over axis 0 at 0, 2, 4, and [4, 6], dimension 1 cut over axis 0 at 0, 3, 6; put a "
        "repartition before one"},
   };
@@ -181,8 +181,8 @@ TEST(Losses, P14_LayoutsThatDoNotFitAreRefusedOnAllRanksAlike) {
     const Shape x{4, 6};
     const TestField target =
         node.type == "mse" ? real_field("t", x) : TestField{"t", {4}, DType::kI32, std::vector<double>(4, 1)};
-    GridRanks world({2});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       Graph(bench, &at, {c.x.node("x_part", "x"), c.t.node("t_part", "t"), node}, {},
             {real_field("x", x), target});

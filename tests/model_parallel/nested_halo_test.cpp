@@ -8,13 +8,13 @@ namespace model_parallel::nested_halo_test {
 namespace {
 
 using tenon::Direction;
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 /// Sections 3.3: over the sharded dimensions, the halo's width times the rank's extents in those already
 /// exchanged, ghosts included, times its own part of those to come. `literal`: as written there, where inputs
 /// that the rank has and does not need are still sent.
-std::int64_t received(const MoveSpec& spec, const std::vector<int>& grid, int rank, bool literal) {
-  const Box own = part(spec.from, grid, rank), out = part(spec.to, grid, rank);
+std::int64_t received(const MoveSpec& spec, const std::vector<int>& mesh, int rank, bool literal) {
+  const Box own = part(spec.from, mesh, rank), out = part(spec.to, mesh, rank);
   std::vector<std::int64_t> width, ahead, behind;
   for (int dim = 0; dim < own.offset.rank(); ++dim) {
     const tenon::ElementRange mine{own.offset[dim], own.end(dim)};
@@ -48,19 +48,19 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
   Draw draw(30 + static_cast<unsigned>(GetParam()));
   int exact = 0;
   for (int g = 0; g < 8; ++g) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<MoveSpec> moves;
     for (int i = 0; i < 20; ++i) {
-      moves.push_back(random_nested_windows(grid, draw));
+      moves.push_back(random_nested_windows(mesh, draw));
       moves.back().dtype = DType::kF64;
       std::int64_t formula = 0, sheet = 0;
       for (int r = 0; r < GetParam(); ++r) {
-        formula += received(moves.back(), grid, r, false), sheet += received(moves.back(), grid, r, true);
+        formula += received(moves.back(), mesh, r, false), sheet += received(moves.back(), mesh, r, true);
       }
       EXPECT_LE(formula, sheet) << text_of(moves.back());
       exact += formula == sheet && formula > 0 ? 1 : 0;
     }
-    on_threads(grid, [&](ModelGrid& at) {
+    on_threads(mesh, [&](Mesh& at) {
       for (const MoveSpec& spec : moves) {
         const auto nested = make_map(at, "halo_exchange_nested", spec, "test"),
                    general = make_map(at, "halo_exchange", spec, "test");
@@ -81,7 +81,7 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
         general->adjoint(view_of(dy, range), view_of(same_dx, domain), true);
         EXPECT_EQ(y, same_y) << text_of(spec);
         EXPECT_EQ(dx, same_dx) << text_of(spec);
-        EXPECT_EQ(nested->bytes_sent(Direction::kTranspose), 8 * received(spec, grid, at.index(), false))
+        EXPECT_EQ(nested->bytes_sent(Direction::kTranspose), 8 * received(spec, mesh, at.index(), false))
             << text_of(spec);
         EXPECT_EQ(sum_over(at, static_cast<double>(nested->bytes_sent(Direction::kForward))),
                   sum_over(at, static_cast<double>(nested->bytes_sent(Direction::kTranspose))));
@@ -94,10 +94,10 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
 }
 
 /// The spec of a kernel over a tensor in even parts.
-MoveSpec even(const Shape& inputs, const std::vector<int>& grid, const tenon::Sliding& window) {
+MoveSpec even(const Shape& inputs, const std::vector<int>& mesh, const tenon::Sliding& window) {
   MoveSpec spec{.from = {inputs}, .to = {inputs}, .dtype = DType::kF64};
   for (int dim = 0; dim < inputs.rank(); ++dim) {
-    const int parts = grid[dim];
+    const int parts = mesh[dim];
     spec.to.shape[dim] = window.outputs(inputs[dim]);
     spec.from.sharding.push_back({dim, {dim}, tenon::balanced_offsets(inputs[dim], parts)});
     spec.to.sharding.push_back({dim, {dim}, tenon::balanced_offsets(spec.to.shape[dim], parts)});
@@ -108,17 +108,17 @@ MoveSpec even(const Shape& inputs, const std::vector<int>& grid, const tenon::Sl
 
 TEST(NestedHalo, P6_SendsTwoMessagesPerDimensionNotOneToEveryNeighbour) {
   struct Case {
-    std::vector<int> grid;
+    std::vector<int> mesh;
     std::size_t rank;
     std::uint64_t nested, general;
   };
   for (const Case& one : {Case{{3, 3}, 4, 4, 8}, Case{{2, 2, 2}, 0, 3, 7}, Case{{4}, 1, 2, 2}}) {
-    std::vector<std::int64_t> extents(one.grid.size(), 12);
-    const MoveSpec spec = even(Shape(std::span<const std::int64_t>(extents)), one.grid, {3, 1, 1, 1, 1});
+    std::vector<std::int64_t> extents(one.mesh.size(), 12);
+    const MoveSpec spec = even(Shape(std::span<const std::int64_t>(extents)), one.mesh, {3, 1, 1, 1, 1});
     for (const auto& [name, expected] :
          {std::pair{"halo_exchange_nested", one.nested}, {"halo_exchange", one.general}}) {
-      std::vector<std::uint64_t> sent(ranks_of(one.grid));
-      on_threads(one.grid, [&, name = name](ModelGrid& at) {
+      std::vector<std::uint64_t> sent(ranks_of(one.mesh));
+      on_threads(one.mesh, [&, name = name](Mesh& at) {
         const auto map = make_map(at, name, spec, "test");
         std::vector<double> x(map->local_domain().elements()),
             y(static_cast<std::size_t>(map->local_range().elements()));
@@ -126,7 +126,7 @@ TEST(NestedHalo, P6_SendsTwoMessagesPerDimensionNotOneToEveryNeighbour) {
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
         sent[at.index()] = at.all()->counts().messages_sent - before;
       });
-      EXPECT_EQ(sent[one.rank], expected) << name << " on " << one.grid.size() << " axes";
+      EXPECT_EQ(sent[one.rank], expected) << name << " on " << one.mesh.size() << " axes";
     }
   }
 }
@@ -134,9 +134,9 @@ TEST(NestedHalo, P6_SendsTwoMessagesPerDimensionNotOneToEveryNeighbour) {
 // The second pool of LeNet-5 on 2 x 2 ranks: 19 elements per channel by the general form, and 20 by this one,
 // which omits the row that no rank needs.
 TEST(NestedHalo, P6_PoolOfLeNet) {
-  const std::vector<int> grid{2, 2};
-  const MoveSpec spec = even(Shape{10, 10}, grid, {2, 2, 1, 0, 0});
-  on_threads(grid, [&](ModelGrid& at) {
+  const std::vector<int> mesh{2, 2};
+  const MoveSpec spec = even(Shape{10, 10}, mesh, {2, 2, 1, 0, 0});
+  on_threads(mesh, [&](Mesh& at) {
     for (const auto& [name, elements] : {std::pair{"halo_exchange_nested", 20}, {"halo_exchange", 19}}) {
       const auto map = make_map(at, name, spec, "test");
       EXPECT_EQ(sum_over(at, static_cast<double>(map->bytes_sent(Direction::kForward))), 8 * elements)

@@ -1,8 +1,8 @@
 // Properties P2, P4, P7, P12 and P14 of batch, layer and RMS norms in parts: random shapes, sharded along any
-// dimensions into uneven and empty parts on grids of 1 to 8 ranks, against one rank.
+// dimensions into uneven and empty parts on meshes of 1 to 8 ranks, against one rank.
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 namespace model_parallel::norms_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 struct NormCase {
   std::string type;
@@ -30,7 +30,7 @@ struct NormCase {
   }
 };
 
-NormCase random_case(const std::vector<int>& grid, Draw& draw) {
+NormCase random_case(const std::vector<int>& mesh, Draw& draw) {
   NormCase c;
   const char* types[] = {"batch_norm", "batch_norm", "layer_norm", "rms_norm"};
   c.type = types[draw.integer(0, 3)];
@@ -41,20 +41,20 @@ NormCase random_case(const std::vector<int>& grid, Draw& draw) {
   }
   c.eps = draw.coin() ? 1e-5 : 0.3;
   c.centre = draw.coin() ? 0 : 2;
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
     c.cut.dims.push_back(draw.integer(0, c.x.rank() - 1));
     c.cut.axes.push_back(axis);
   }
-  make_uneven(c.cut, c.x, grid, draw);
+  make_uneven(c.cut, c.x, mesh, draw);
   return c;
 }
 
 /// A norm "n" whose output is gathered as "y", with drawn gains and biases.
 class NormGraph {
  public:
-  NormGraph(Bench& bench, const NormCase& c, ModelGrid* grid, const char* precision = "fp64")
-      : graph_(bench, grid, nodes(c, grid != nullptr), {"y"}, {field(c)}, precision) {
+  NormGraph(Bench& bench, const NormCase& c, Mesh* mesh, const char* precision = "fp64")
+      : graph_(bench, mesh, nodes(c, mesh != nullptr), {"y"}, {field(c)}, precision) {
     for (const ParameterInfo& info : harness().executor().parameters()) {
       if (info.spec.role != tenon::Role::kParameter || info.local.elements() == 0) continue;
       const auto all = rounded(tenon::testing::normals(info.spec.shape.elements(), info.spec.name));
@@ -108,15 +108,15 @@ TEST_P(Norms, P12_PartsHaveTheStatisticsGradientsAndRunningValuesOfOneRank) {
   Draw draw(1200 + static_cast<unsigned>(GetParam()));
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < 5; ++w) {
-    const std::vector<int> grid = draw.grid(GetParam());
+    const std::vector<int> mesh = draw.mesh(GetParam());
     std::vector<NormCase> cases;
     std::vector<Results> expected;
     for (int i = 0; i < 8; ++i) {
-      cases.push_back(random_case(grid, draw));
+      cases.push_back(random_case(mesh, draw));
       expected.push_back(NormGraph(alone, cases.back(), nullptr).results());
     }
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
         NormGraph graph(bench, cases[i], &at);
@@ -137,8 +137,8 @@ TEST(NormParts, P12_FarFromZeroNoDigitsAreLost) {
   for (const char* type : {"batch_norm", "layer_norm"}) {
     const NormCase c{type, {6, 3, 5, 17}, 1e-5, 1000, {{0, 3}, {0, 1}, {}}};
     const Results expected = NormGraph(alone, c, nullptr).results();
-    GridRanks world({2, 3});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2, 3});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       NormGraph graph(bench, c, &at);
       expect_close(graph.results(), graph.here(expected), 1e-11, c.text());
@@ -153,8 +153,8 @@ TEST(NormParts, P7_AllRanksHaveTheSameBits) {
     const NormCase c{type, {5, 3, 7}, 1e-5, 2, {{0, 0}, {0, 1}, {0, 2, 3, 0}}};
     std::mutex adding;
     std::vector<Results> found;
-    GridRanks world({2, 2});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2, 2});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "auto", 1);
       Results mine = NormGraph(bench, c, &at).results();
       const std::lock_guard lock(adding);
@@ -178,8 +178,8 @@ TEST(NormParts, P4_SinglePrecisionAddsTheRoundingsOfOneElement) {
   for (const NormCase& c : cases) {
     const double terms = static_cast<double>(c.of_batches() ? c.x.elements() / c.x[1] : c.x[0] * c.x[1]);
     const Results expected = NormGraph(alone, c, nullptr).results();
-    GridRanks world({2, 2});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2, 2});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "auto", 1);
       NormGraph graph(bench, c, &at, "fp32");
       const Results found = graph.results(), wanted = graph.here(expected);
@@ -216,8 +216,8 @@ class Lacking final : public tenon::Device {
 
 /// The error of a graph on each of four ranks.
 std::vector<std::string> errors_of(const std::vector<NodeSpec>& nodes, const Shape& x) {
-  GridRanks world({2, 2});
-  return world.run([&](ModelGrid& at) {
+  MeshRanks world({2, 2});
+  return world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     const auto precision = bench.make_component<tenon::Precision>("fp64", "");
     Lacking device(*bench.device, "tenon.device.part_norm/1");
@@ -225,7 +225,7 @@ std::vector<std::string> errors_of(const std::vector<NodeSpec>& nodes, const Sha
                           .device = &device,
                           .host = &bench.host,
                           .precision = precision.component.get(),
-                          .grid = &at},
+                          .mesh = &at},
                          nodes, {"y"}, {real_field("x", x)});
     harness.forward();
     harness.backward(1.0, true);

@@ -9,7 +9,7 @@
 namespace model_parallel::overlap_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 /// Calls `before` before every wait.
 class Watched final : public tenon::CommunicatorDecorator {
@@ -39,9 +39,9 @@ std::vector<Seen> watch(bool overlap) {
   c.dims = {2}, c.axes = {0}, c.overlap = overlap;
   std::vector<std::function<void()>> before(2);
   std::vector<Seen> seen(2);
-  GridRanks world({2});
+  MeshRanks world({2});
   const auto errors = world.run(
-      [&](ModelGrid& at) {
+      [&](Mesh& at) {
         const std::size_t rank = at.index();
         Bench bench("cpu", "reference", 1);
         const auto precision = bench.make_component<tenon::Precision>("fp64", "");
@@ -49,7 +49,7 @@ std::vector<Seen> watch(bool overlap) {
                                .device = bench.device.component.get(),
                                .host = &bench.host,
                                .precision = precision.component.get(),
-                               .grid = &at};
+                               .mesh = &at};
         LayerHarness harness(spec, nodes_of(c, true, "conv"), {"y"},
                              {{"x", c.x, tenon::DType::kF64, tenon::testing::normals(24, "x")}});
         const auto once = [&](std::vector<double>& where, auto what) {

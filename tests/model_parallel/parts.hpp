@@ -1,4 +1,4 @@
-// Results of a graph, tensor by tensor, against those of one rank, and the part of them that a rank of a grid
+// Results of a graph, tensor by tensor, against those of one rank, and the part of them that a rank of a mesh
 // should have.
 #pragma once
 

@@ -2,16 +2,16 @@
 // dropout's masks included; linear ones accept partial sums over ranks, maps refuse them.
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 namespace model_parallel::pointwise_test {
 namespace {
 
 using tenon::DType;
-using tenon::testing::GridRanks;
 using tenon::testing::HarnessSpec;
+using tenon::testing::MeshRanks;
 
-/// x as a partial sum over axis 0 of the grid: its ranks hold multiples of x that add up to it. Created as a
+/// x as a partial sum over axis 0 of the mesh: its ranks hold multiples of x that add up to it. Created as a
 /// whole tensor, so that its gradient is whole.
 class Terms final : public tenon::Layer {
  public:
@@ -19,10 +19,10 @@ class Terms final : public tenon::Layer {
     device_ = &context.device();
     const tenon::ValueSpec x = context.input(0);
     Layout layout = x.layout;
-    const ModelGrid& grid = context.grid();
-    if (grid.axes() > 0) {
+    const Mesh& mesh = context.mesh();
+    if (mesh.axes() > 0) {
       layout.partial = {0};
-      factor_ = grid.coordinate(0) == 0 ? 3 - 2 * grid.extent(0) : 2;
+      factor_ = mesh.coordinate(0) == 0 ? 3 - 2 * mesh.extent(0) : 2;
     }
     context.output({x.shape, x.dtype, layout});
   }
@@ -59,7 +59,7 @@ class WithTerms final : public tenon::LayerFactory {
 };
 
 /// "y" and the gradient of x in two slots, the second of which begins at another sample.
-Results results(Bench& bench, ModelGrid* grid, const std::vector<NodeSpec>& nodes, const Shape& x,
+Results results(Bench& bench, Mesh* mesh, const std::vector<NodeSpec>& nodes, const Shape& x,
                 const char* precision = "fp64") {
   const auto chosen = bench.make_component<tenon::Precision>(precision, "");
   WithTerms layers(*bench.layers);
@@ -67,7 +67,7 @@ Results results(Bench& bench, ModelGrid* grid, const std::vector<NodeSpec>& node
                          .device = bench.device.component.get(),
                          .host = &bench.host,
                          .precision = chosen.component.get(),
-                         .grid = grid};
+                         .mesh = mesh};
   LayerHarness harness(spec, nodes, {"y"}, {real_field("x", x)});
   Results out;
   for (const std::int64_t slot : {3, 4}) {
@@ -79,18 +79,18 @@ Results results(Bench& bench, ModelGrid* grid, const std::vector<NodeSpec>& node
   return out;
 }
 
-Cut random_cut(const Shape& x, const std::vector<int>& grid, Draw& draw) {
+Cut random_cut(const Shape& x, const std::vector<int>& mesh, Draw& draw) {
   Cut cut;
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 6) == 0) continue;  // copies
     cut.dims.push_back(draw.integer(0, x.rank() - 1));
     cut.axes.push_back(axis);
   }
-  make_uneven(cut, x, grid, draw);
+  make_uneven(cut, x, mesh, draw);
   return cut;
 }
 
-/// `nodes` between a sharded x, unless there is no grid, and y, which is whole. They read "part" and end in
+/// `nodes` between a sharded x, unless there is no mesh, and y, which is whole. They read "part" and end in
 /// "out".
 std::vector<NodeSpec> around(const Cut& cut, bool spread, const std::vector<NodeSpec>& nodes) {
   std::vector<NodeSpec> list{(spread ? cut : Cut()).node("part", "x")};
@@ -106,17 +106,17 @@ class Pointwise : public ::testing::TestWithParam<int> {
     Draw draw(seed + static_cast<unsigned>(GetParam()));
     Bench alone("cpu", "auto", 1);
     for (int w = 0; w < 2; ++w) {
-      const std::vector<int> grid = draw.grid(GetParam());
+      const std::vector<int> mesh = draw.mesh(GetParam());
       std::vector<Shape> shapes;
       std::vector<Cut> cuts;
       std::vector<Results> expected;
       for (int i = 0; i < 8; ++i) {
         shapes.push_back(draw.shape(2, 5, 6));
-        cuts.push_back(random_cut(shapes.back(), grid, draw));
+        cuts.push_back(random_cut(shapes.back(), mesh, draw));
         expected.push_back(results(alone, nullptr, around({}, false, nodes), shapes.back(), precision));
       }
-      GridRanks world(grid);
-      const auto errors = world.run([&](ModelGrid& at) {
+      MeshRanks world(mesh);
+      const auto errors = world.run([&](Mesh& at) {
         Bench bench("cpu", "auto", 1);
         for (std::size_t i = 0; i < cuts.size(); ++i) {
           EXPECT_EQ(results(bench, &at, around(cuts[i], true, nodes), shapes[i], precision), expected[i])
@@ -149,8 +149,8 @@ TEST_P(Pointwise, P4_MapsAndSumsOfPartsAreThoseOfOneRank) {
 }
 
 TEST(Residual, P14_InputsThatLieApartAreRefusedOnAllRanksAlike) {
-  GridRanks world({2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({2});
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     const Cut even{{0}, {0}, {}}, uneven{{0}, {0}, {3, 1}};
     results(
@@ -158,12 +158,11 @@ TEST(Residual, P14_InputsThatLieApartAreRefusedOnAllRanksAlike) {
         {even.node("a", "x"), uneven.node("b", "x"), {"n", "residual", {"a", "b"}, {}}, Cut().node("y", "n")},
         {4, 6});
   });
-  EXPECT_EQ(errors,
-            std::vector<std::string>(
-                2,
-                "layer 'n': the inputs must lie alike on the model grid, found [4, 6], dimension 0 cut "
-                "over axis 0 at 0, 2, 4, and [4, 6], dimension 0 cut over axis 0 at 0, 3, 4; put a "
-                "repartition before one"));
+  EXPECT_EQ(errors, std::vector<std::string>(
+                        2,
+                        "layer 'n': the inputs must lie alike on the mesh, found [4, 6], dimension 0 cut "
+                        "over axis 0 at 0, 2, 4, and [4, 6], dimension 0 cut over axis 0 at 0, 3, 4; put a "
+                        "repartition before one"));
 }
 
 TEST(Sums, P4_PassThroughLinearLayersAndP9_SoDoMasks) {
@@ -173,8 +172,8 @@ TEST(Sums, P4_PassThroughLinearLayersAndP9_SoDoMasks) {
                                     Cut().node("y", "twice")};
   Bench alone("cpu", "reference", 1);
   const Results expected = results(alone, nullptr, nodes, {3, 4, 5});
-  GridRanks world({3, 2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  MeshRanks world({3, 2});
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     expect_close(results(bench, &at, nodes, {3, 4, 5}), expected, 1e-14, "terms");
   });
@@ -186,12 +185,12 @@ TEST(Sums, P14_AreRefusedByMapsAndLosses) {
       {{"n", "relu", {"terms"}, {}},
        "layer 'n': x is a sum over ranks ([4, 6], a sum over axis 0); put a repartition before the map"},
       {{"n", "mse", {"terms", "terms"}, {}},
-       "layer 'n': predictions and targets must lie alike on the model grid and be no sums over ranks, found "
+       "layer 'n': predictions and targets must lie alike on the mesh and be no sums over ranks, found "
        "[4, 6], a sum over axis 0, and [4, 6], a sum over axis 0; put a repartition before one"},
   };
   for (const auto& entry : cases) {  // clang 14 lets no lambda capture a structured binding
-    GridRanks world({2});
-    const auto errors = world.run([&](ModelGrid& at) {
+    MeshRanks world({2});
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       results(bench, &at, {{"terms", "terms", {"x"}, {}}, entry.first, Cut().node("y", "n")}, {4, 6});
     });

@@ -16,7 +16,7 @@
 namespace model_parallel::primitives_test {
 namespace {
 
-using tenon::testing::GridRanks;
+using tenon::testing::MeshRanks;
 
 std::vector<Trial> all_trials() {
   std::vector<Trial> trials;
@@ -37,14 +37,14 @@ INSTANTIATE_TEST_SUITE_P(All, Primitives, ::testing::ValuesIn(all_trials()), [](
 
 /// Layout of the gradient of a tensor that has this one: copies become terms of a partial sum, and a partial
 /// sum copies.
-Layout dual(const Layout& layout, const std::vector<int>& grid) {
+Layout dual(const Layout& layout, const std::vector<int>& mesh) {
   Layout out = layout;
   out.partial.clear();
-  std::vector<bool> used(grid.size(), false);
+  std::vector<bool> used(mesh.size(), false);
   for (const DimSharding& cut : layout.sharding)
     for (const int axis : cut.axes) used[axis] = true;
   for (const int axis : layout.partial) used[axis] = true;
-  for (std::size_t axis = 0; axis < grid.size(); ++axis)
+  for (std::size_t axis = 0; axis < mesh.size(); ++axis)
     if (!used[axis]) out.partial.push_back(static_cast<int>(axis));
   return out;
 }
@@ -55,7 +55,7 @@ TEST_P(Primitives, P2_AdjointIsTheTransposeExactly) {
 
 TEST_P(Primitives, P2_AdjointHasTheTransposedMatrix) {
   Trial trial = GetParam();
-  trial.grids = 2, trial.moves = 4;
+  trial.meshes = 2, trial.moves = 4;
   if (trial.ranks <= 4) expect_transposed_matrices(on_threads, trial);
 }
 
@@ -67,19 +67,19 @@ TEST_P(Primitives, P2_AdjointIsThePrimitiveThatItNames) {
   Draw draw = this->draw();
   const std::string_view other = tenon::primitive(name()).adjoint;
   for (int round = 0; round < 4; ++round) {
-    const std::vector<int> grid = draw.grid(GetParam().ranks);
-    const MoveSpec spec = *random_move(name(), grid, draw);
+    const std::vector<int> mesh = draw.mesh(GetParam().ranks);
+    const MoveSpec spec = *random_move(name(), mesh, draw);
     MoveSpec back = spec;
-    back.from = dual(spec.to, grid), back.to = dual(spec.from, grid);
+    back.from = dual(spec.to, mesh), back.to = dual(spec.from, mesh);
     back.dtype = tenon::DType::kF64;
     // Copies on both sides (a repartition) return as partial sums, and windows overlap: no single primitive.
     if (!back.to.partial.empty() || !spec.windows.empty()) continue;
-    if (!tenon::primitive(other).refusal(back, grid).empty()) {
-      EXPECT_EQ(name(), "repartition") << tenon::primitive(other).refusal(back, grid) << ": "
+    if (!tenon::primitive(other).refusal(back, mesh).empty()) {
+      EXPECT_EQ(name(), "repartition") << tenon::primitive(other).refusal(back, mesh) << ": "
                                        << layout_text(back.from) << " to " << layout_text(back.to);
       continue;
     }
-    on_threads(grid, [&](ModelGrid& at) {
+    on_threads(mesh, [&](Mesh& at) {
       MoveSpec forth = spec;
       forth.dtype = tenon::DType::kF64;
       const auto map = make_map(at, name(), forth, "test"), named = make_map(at, other, back, "test");
@@ -106,19 +106,19 @@ class Late final : public tenon::CommunicatorDecorator {
   Draw draw_;
 };
 
-/// Results of a map on fractions, forward and adjoint, by grid index.
+/// Results of a map on fractions, forward and adjoint, by mesh index.
 struct Bits {
   std::vector<std::vector<float>> y, dx;
   bool operator==(const Bits&) const = default;
 };
 
 /// `streams`: seeds of each rank's fractions.
-Bits bits_on(GridRanks& world, std::string_view name, const MoveSpec& spec,
-             const std::vector<std::uint64_t>& streams, const GridRanks::Wrap& wrap = {}) {
+Bits bits_on(MeshRanks& world, std::string_view name, const MoveSpec& spec,
+             const std::vector<std::uint64_t>& streams, const MeshRanks::Wrap& wrap = {}) {
   const std::size_t ranks = world.size();
   Bits bits{std::vector<std::vector<float>>(ranks), std::vector<std::vector<float>>(ranks)};
   const auto errors = world.run(
-      [&](ModelGrid& at) {
+      [&](Mesh& at) {
         const auto map = make_map(at, name, spec, "test");
         const std::size_t rank = at.index();
         const auto fractions = [&](const Shape& shape, std::uint64_t stream) {
@@ -141,18 +141,18 @@ Bits bits_on(GridRanks& world, std::string_view name, const MoveSpec& spec,
 TEST_P(Primitives, P7_BitsDoNotDependOnNumbersOfRanksOrOnWhenMessagesCome) {
   Draw draw = this->draw();
   for (int round = 0; round < 3; ++round) {
-    const std::vector<int> grid = draw.grid(GetParam().ranks);
-    const MoveSpec spec = *random_move(name(), grid, draw);
+    const std::vector<int> mesh = draw.mesh(GetParam().ranks);
+    const MoveSpec spec = *random_move(name(), mesh, draw);
     std::vector<int> shuffled(GetParam().ranks);
     std::iota(shuffled.begin(), shuffled.end(), 0);
     const std::vector<std::uint64_t> streams(shuffled.begin(), shuffled.end());
     draw.shuffle(shuffled);
-    const auto late = [](unsigned seed) -> GridRanks::Wrap {
+    const auto late = [](unsigned seed) -> MeshRanks::Wrap {
       return [seed](std::unique_ptr<tenon::Communicator> inner, int rank) {
         return std::make_unique<Late>(std::move(inner), seed + static_cast<unsigned>(rank));
       };
     };
-    GridRanks plain(grid), delayed(grid), renumbered(grid, shuffled);
+    MeshRanks plain(mesh), delayed(mesh), renumbered(mesh, shuffled);
     const Bits expected = bits_on(plain, name(), spec, streams);
     EXPECT_EQ(bits_on(delayed, name(), spec, streams, late(11)), expected);
     EXPECT_EQ(bits_on(renumbered, name(), spec, streams, late(12)), expected);
@@ -165,11 +165,11 @@ TEST_P(Primitives, P7_BitsDoNotDependOnRanksThatHaveNothing) {
   if (ranks > 4) return;
   Draw draw = this->draw();
   for (int round = 0; round < 2; ++round) {
-    const std::vector<int> grid = draw.grid(ranks);
-    const MoveSpec spec = *random_move(name(), grid, draw);
-    std::vector<int> wide = grid;
+    const std::vector<int> mesh = draw.mesh(ranks);
+    const MoveSpec spec = *random_move(name(), mesh, draw);
+    std::vector<int> wide = mesh;
     wide.push_back(2);
-    const int active = draw.small(0, 1), axis = static_cast<int>(grid.size());
+    const int active = draw.small(0, 1), axis = static_cast<int>(mesh.size());
     MoveSpec beside = spec;
     for (Layout* layout : {&beside.from, &beside.to}) *layout = owned_along(*layout, {axis}, wide, active);
     // An idle neighbour has no part that a halo could come from.
@@ -182,7 +182,7 @@ TEST_P(Primitives, P7_BitsDoNotDependOnRanksThatHaveNothing) {
       streams.push_back(rank);
       wide_streams.insert(wide_streams.end(), 2, rank);
     }
-    GridRanks narrow_world(grid), wide_world(wide);
+    MeshRanks narrow_world(mesh), wide_world(wide);
     const Bits expected = bits_on(narrow_world, name(), spec, streams),
                found = bits_on(wide_world, name(), beside, wide_streams);
     for (std::size_t rank = 0; rank < streams.size(); ++rank) {

@@ -5,7 +5,7 @@
 #include "movement.hpp"
 
 #include <tenon/clock.hpp>
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -13,7 +13,7 @@
 namespace model_parallel {
 namespace {
 
-/// This process as a rank of one grid after another.
+/// This process as a rank of one mesh after another.
 class Process {
  public:
   explicit Process(std::string_view transport) {
@@ -29,11 +29,11 @@ class Process {
   int rank() const { return rendezvous_->rank(); }
   int ranks() const { return rendezvous_->ranks(); }
 
-  void run(const std::vector<int>& grid, const std::function<void(ModelGrid&)>& body) {
+  void run(const std::vector<int>& mesh, const std::function<void(Mesh&)>& body) {
     try {
-      tenon::testing::GridEnds ends(*transport_, grid, members_, rank(), std::to_string(++grids_) + ".");
-      body(ends.grid());
-      if (ends.grid().all() != nullptr) ends.grid().all()->barrier();
+      tenon::testing::MeshEnds ends(*transport_, mesh, members_, rank(), std::to_string(++meshes_) + ".");
+      body(ends.mesh());
+      if (ends.mesh().all() != nullptr) ends.mesh().all()->barrier();
     } catch (const tenon::Error& error) {
       transport_->cancel(error.what());
       throw;
@@ -47,7 +47,7 @@ class Process {
   tenon::testing::Made<tenon::Transport> transport_;
   tenon::Rendezvous* rendezvous_ = nullptr;
   std::vector<int> members_;
-  int grids_ = 0;
+  int meshes_ = 0;
 };
 
 class Property : public ::testing::Test {
@@ -65,7 +65,7 @@ void add(const char* suite, const std::string& name, const std::function<void()>
 }
 
 void add_properties(Process& process) {
-  const OnGrid on = [&process](const auto& grid, const auto& body) { process.run(grid, body); };
+  const OnMesh on = [&process](const auto& mesh, const auto& body) { process.run(mesh, body); };
   const int ranks = process.ranks();
   for (const tenon::Primitive& primitive : tenon::primitives()) {
     const Trial trial{primitive.name, ranks, 1, 8};

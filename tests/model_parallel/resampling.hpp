@@ -4,7 +4,7 @@
 
 #include "graphs.hpp"
 
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <cmath>
 #include <numeric>
@@ -31,30 +31,30 @@ struct LayerInParts {
 };
 
 /// Every axis shards a dimension, of the channels only if `channels`, or nothing.
-inline Cut random_cut(const Shape& x, const std::vector<int>& grid, bool channels, Draw& draw) {
+inline Cut random_cut(const Shape& x, const std::vector<int>& mesh, bool channels, Draw& draw) {
   Cut cut;
-  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+  for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
     const std::int64_t dim = draw.integer(1, x.rank() - 1);
     cut.dims.push_back(dim == 1 && (!channels || draw.coin()) ? 0 : dim);
     cut.axes.push_back(axis);
   }
-  make_uneven(cut, x, grid, draw);
+  make_uneven(cut, x, mesh, draw);
   return cut;
 }
 
 /// x, "c" on it, then "y", which every rank has whole.
 class RunInParts {
  public:
-  RunInParts(Bench& bench, const LayerInParts& c, ModelGrid* grid, const char* precision = "fp64")
+  RunInParts(Bench& bench, const LayerInParts& c, Mesh* mesh, const char* precision = "fp64")
       : x_(tenon::testing::normals(c.x.elements(), "x")),
         precision_(bench.make_component<tenon::Precision>(precision, "")),
         harness_({.layers = bench.layers.get(),
                   .device = bench.device.component.get(),
                   .host = &bench.host,
                   .precision = precision_.component.get(),
-                  .grid = grid},
-                 nodes(c, grid != nullptr), {"y"}, {{"x", c.x, tenon::DType::kF64, x_}}) {
+                  .mesh = mesh},
+                 nodes(c, mesh != nullptr), {"y"}, {{"x", c.x, tenon::DType::kF64, x_}}) {
     // Biases are zero at first.
     for (const ParameterInfo& info : harness_.executor().parameters())
       harness_.set_parameter(info.spec.name,
@@ -109,22 +109,22 @@ class RunInParts {
   LayerHarness harness_;
 };
 
-/// `worlds` grids of so many ranks with `cases` layers each: y is that of one rank bit for bit, since every
+/// `worlds` meshes of so many ranks with `cases` layers each: y is that of one rank bit for bit, since every
 /// output is a sum within one rank; the gradients, which are summed over ranks, to 1e-12; and the layer in
 /// parts is adjoint to its backward.
 template <typename RandomCase>
 void expect_as_on_one_rank(int ranks, Draw draw, int worlds, int cases, RandomCase random_case) {
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < worlds; ++w) {
-    const std::vector<int> grid = draw.grid(ranks);
+    const std::vector<int> mesh = draw.mesh(ranks);
     std::vector<LayerInParts> layers;
     std::vector<Results> expected;
     for (int i = 0; i < cases; ++i) {
-      layers.push_back(random_case(grid, draw));
+      layers.push_back(random_case(mesh, draw));
       expected.push_back(RunInParts(alone, layers.back(), nullptr).results());
     }
-    tenon::testing::GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
+    tenon::testing::MeshRanks world(mesh);
+    const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < layers.size(); ++i) {
         RunInParts run(bench, layers[i], &at);
@@ -142,19 +142,19 @@ void expect_as_on_one_rank(int ranks, Draw draw, int worlds, int cases, RandomCa
 template <typename RandomCase>
 void expect_fast_outputs_as_on_one_rank(int ranks, Draw draw, int cases, double tolerance,
                                         RandomCase random_case) {
-  const std::vector<int> grid = draw.grid(ranks);
-  const auto outputs = [](Bench& bench, const LayerInParts& layer, ModelGrid* at) {
+  const std::vector<int> mesh = draw.mesh(ranks);
+  const auto outputs = [](Bench& bench, const LayerInParts& layer, Mesh* at) {
     return Results{{"y", RunInParts(bench, layer, at, "fp32").results().at("y")}};
   };
   Bench alone("cpu", "auto", 1);
   std::vector<LayerInParts> layers;
   std::vector<Results> expected;
   for (int i = 0; i < cases; ++i) {
-    layers.push_back(random_case(grid, draw));
+    layers.push_back(random_case(mesh, draw));
     expected.push_back(outputs(alone, layers.back(), nullptr));
   }
-  tenon::testing::GridRanks world(grid);
-  const auto errors = world.run([&](ModelGrid& at) {
+  tenon::testing::MeshRanks world(mesh);
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "auto", 1);
     for (std::size_t i = 0; i < layers.size(); ++i)
       expect_close(outputs(bench, layers[i], &at), expected[i], tolerance, layers[i].text());

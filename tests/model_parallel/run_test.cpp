@@ -1,4 +1,4 @@
-// Whole runs on a model grid: a sequential model that TOML alone distributes over ranks trains the weights of
+// Whole runs on a mesh: a sequential model that TOML alone distributes over ranks trains the weights of
 // one rank, and a layer that computes on whole values reports that it gets parts.
 #include "run_program.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// The map between the two products of the perceptron is sharded over both axes of the grid, unevenly along
+/// The map between the two products of the perceptron is sharded over both axes of the mesh, unevenly along
 /// one.
 constexpr const char* kSpread = R"(
 [[model.insert]]
@@ -25,27 +25,27 @@ name = "join"
 type = "repartition"
 )";
 
-std::string on_grid(const std::string& grid, const std::string& edits) {
-  return std::string(Scratch::kRun) + "\n[parallel]\ngrid = " + grid +
+std::string on_grid(const std::string& mesh, const std::string& edits) {
+  return std::string(Scratch::kRun) + "\n[parallel]\ngrid = " + mesh +
          "\n\n[transport]\ntype = \"thread\"\n" + edits;
 }
 
-std::string weights_on(const std::string& grid) {
+std::string weights_on(const std::string& mesh) {
   const Scratch scratch;
-  write_file(scratch / "run.toml", on_grid(grid, std::string(kSpread) + kJoin));
+  write_file(scratch / "run.toml", on_grid(mesh, std::string(kSpread) + kJoin));
   const Ended ended = scratch.train();
   EXPECT_EQ(ended.status, 0) << ended.err;
   return scratch.summary("weights_hash");
 }
 
-TEST(ModelGridRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
+TEST(MeshRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
   const std::string alone = weights_on("[1, 1]");
   EXPECT_THAT(alone, HasSubstr("\"")) << "a run on one rank has a hash";
   EXPECT_EQ(weights_on("[2, 2]"), alone);
   EXPECT_EQ(weights_on("[3, 1]"), alone);
 }
 
-TEST(ModelGridRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
+TEST(MeshRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   const Scratch scratch;
   std::string heads_apart;
   for (const std::string part : {"q", "k", "v"}) {
@@ -58,20 +58,18 @@ TEST(ModelGridRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   EXPECT_THAT(
       ended.err,
       AllOf(HasSubstr("'transformer.h.0.attn.attention' (attention) computes on whole values"),
-            HasSubstr(
-                "'q_apart' lies over the model grid: [2, 16, 16], dimension 2 cut over axis 0 at 0, 8, 16"),
+            HasSubstr("'q_apart' lies over the mesh: [2, 16, 16], dimension 2 cut over axis 0 at 0, 8, 16"),
             HasSubstr("Put a node of type 'repartition' before it")));
 }
 
-TEST(ModelGridRun, OptionsThatDoNotFitTheGridAreRefusedOnAllRanksAlike) {
+TEST(MeshRun, OptionsThatDoNotFitTheGridAreRefusedOnAllRanksAlike) {
   const std::pair<const char*, const char*> cases[] = {
       {"dims = [2, 1]\naxes = [0]", "dims and axes must be equally long, found 2 and 1"},
       {"dims = [3]\naxes = [0]", "dimension 3 is to be cut, but the value is [2, 16, 64]"},
-      {"dims = [2]\naxes = [2]",
-       "axis 2 of the model grid is to cut dimension 2, but parallel.grid has 2 axes"},
+      {"dims = [2]\naxes = [2]", "axis 2 of the mesh is to cut dimension 2, but parallel.grid has 2 axes"},
       {"dims = [2]\naxes = [0]\nsizes = [60, 5]",
        "sizes must be 2 numbers that add up to 64, found 2 that add up to 65"},
-      {"dims = [2, 1]\naxes = [0, 0]", "axis 0 of the model grid is used twice"},
+      {"dims = [2, 1]\naxes = [0, 0]", "axis 0 of the mesh is used twice"},
   };
   for (const auto& [options, words] : cases) {
     const Scratch scratch;

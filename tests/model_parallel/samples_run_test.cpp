@@ -1,6 +1,6 @@
 // Properties P9 and P13 in whole runs: a convolutional network of which every rank computes some samples,
 // down to the loss, by TOML alone, has the losses, the dropout and the evaluation of one rank.
-#include "grid_runs.hpp"
+#include "mesh_runs.hpp"
 
 namespace tenon::integration::samples_run_test {
 namespace {
@@ -40,13 +40,13 @@ Found train(const std::vector<std::string>& sets) {
   return found;
 }
 
-/// The same on a grid: images and labels are sharded alike.
-std::vector<std::string> in_parts(const std::string& grid, const std::string& cut) {
+/// The same on a mesh: images and labels are sharded alike.
+std::vector<std::string> in_parts(const std::string& mesh, const std::string& cut) {
   const std::string node = "type = \"repartition\", " + cut + "}";
   auto sets = all_convolutions("conv", "max_pool",
                                ", {after = \"image\", name = \"images\", " + node +
                                    ", {after = \"label\", name = \"labels\", " + node);
-  sets.insert(sets.end(), {"parallel.grid=" + grid, "transport.type=\"thread\""});
+  sets.insert(sets.end(), {"parallel.grid=" + mesh, "transport.type=\"thread\""});
   return sets;
 }
 
@@ -54,14 +54,14 @@ TEST(Samples, P13_LossesOfPartsOfABatchAreThoseOfOneRankAndP9_SoAreMasks) {
   const Found alone = train(all_convolutions("conv2d", "max_pool2d", ""));
   ASSERT_EQ(alone.losses.size(), 6u);
   EXPECT_LT(alone.losses.back(), alone.losses.front()) << "it learns";
-  for (const auto& [grid, cut] : {std::pair{"[2]", "dims = [0], axes = [0]"},
+  for (const auto& [mesh, cut] : {std::pair{"[2]", "dims = [0], axes = [0]"},
                                   {"[3]", "dims = [0], axes = [0]"},
                                   {"[3]", "dims = [0], axes = [0], sizes = [13, 0, 3]"},
                                   {"[2, 2]", "dims = [0, 0], axes = [1, 0]"}}) {
-    const Found found = train(in_parts(grid, cut));
-    EXPECT_LE(worst(found.losses, alone.losses), 1e-10) << grid << " " << cut;
-    EXPECT_NEAR(found.val_loss, alone.val_loss, 1e-10 * alone.val_loss) << grid << " " << cut;
-    EXPECT_EQ(found.val_accuracy, alone.val_accuracy) << grid << " " << cut;
+    const Found found = train(in_parts(mesh, cut));
+    EXPECT_LE(worst(found.losses, alone.losses), 1e-10) << mesh << " " << cut;
+    EXPECT_NEAR(found.val_loss, alone.val_loss, 1e-10 * alone.val_loss) << mesh << " " << cut;
+    EXPECT_EQ(found.val_accuracy, alone.val_accuracy) << mesh << " " << cut;
   }
 }
 

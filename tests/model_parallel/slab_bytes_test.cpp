@@ -1,6 +1,6 @@
 // The volumes of 6.3, counted where bytes leave: a Fourier operator over slabs on 1, 2, 4 and 8 ranks, all of
 // whose bytes of an update equal the closed forms that `tenon reproduce fno-scaling` extrapolates to 512.
-#include "grid_runs.hpp"
+#include "mesh_runs.hpp"
 
 #include "reproduce/slabs.hpp"
 

@@ -1,5 +1,5 @@
 // Properties P2, P4 and P5 of transposed convolutions in parts: random kernels, strides, dilations and
-// paddings over 1 to 3 dimensions on grids of 1 to 8 ranks, with uneven and empty parts and outputs that no
+// paddings over 1 to 3 dimensions on meshes of 1 to 8 ranks, with uneven and empty parts and outputs that no
 // input reaches, against one rank; and refusals that are equal on all ranks (P14).
 #include "resampling.hpp"
 
@@ -8,7 +8,7 @@
 namespace model_parallel::transposed_test {
 namespace {
 
-LayerInParts random_transposed(const std::vector<int>& grid, Draw& draw) {
+LayerInParts random_transposed(const std::vector<int>& mesh, Draw& draw) {
   LayerInParts c;
   const int spatial = draw.small(1, 3);
   const std::int64_t groups = draw.integer(1, 2);
@@ -37,7 +37,7 @@ LayerInParts random_transposed(const std::vector<int>& grid, Draw& draw) {
               {"groups", groups},
               {"bias", draw.integer(0, 3) > 0},
               {"chunk", draw.integer(0, 2)}}};
-  c.cut = random_cut(c.x, grid, false, draw);
+  c.cut = random_cut(c.x, mesh, false, draw);
   return c;
 }
 
@@ -59,8 +59,8 @@ TEST(TransposedInParts, P14_RefuseCutChannelsWithTheSameWordsOnAllRanks) {
   c.x = {2, 4, 6};
   c.layer = {"", "conv_transpose", {}, {{"features", std::int64_t{2}}, {"kernel", Numbers{3}}}};
   c.cut = {.dims = {1}, .axes = {0}, .sizes = {}};
-  tenon::testing::GridRanks world({2});
-  const auto errors = world.run([&](ModelGrid& at) {
+  tenon::testing::MeshRanks world({2});
+  const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
     RunInParts(bench, c, &at);
   });

@@ -5,7 +5,7 @@
 #include "moves.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 #include <functional>
 
@@ -14,12 +14,12 @@ namespace model_parallel {
 using tenon::DType;
 using tenon::LinearMap;
 
-/// Runs a function on those ranks of a grid that are in this process; expects that none throws.
-using OnGrid = std::function<void(const std::vector<int>& grid, const std::function<void(ModelGrid&)>&)>;
+/// Runs a function on those ranks of a mesh that are in this process; expects that none throws.
+using OnMesh = std::function<void(const std::vector<int>& mesh, const std::function<void(Mesh&)>&)>;
 
-/// An OnGrid whose ranks are threads of this process.
-inline void on_threads(const std::vector<int>& grid, const std::function<void(ModelGrid&)>& body) {
-  tenon::testing::GridRanks world(grid);
+/// An OnMesh whose ranks are threads of this process.
+inline void on_threads(const std::vector<int>& mesh, const std::function<void(Mesh&)>& body) {
+  tenon::testing::MeshRanks world(mesh);
   EXPECT_EQ(world.run(body), no_errors(world.size()));
 }
 
@@ -27,15 +27,15 @@ inline void on_threads(const std::vector<int>& grid, const std::function<void(Mo
 struct Trial {
   std::string_view name;
   int ranks = 1;
-  int grids = 3, moves = 24;  ///< so many moves on each of so many grids
+  int meshes = 3, moves = 24;  ///< so many moves on each of so many meshes
 
   Draw draw() const {
     return Draw(static_cast<unsigned>(std::hash<std::string_view>{}(name) ^ static_cast<unsigned>(ranks)));
   }
-  std::vector<MoveSpec> moves_on(const std::vector<int>& grid, Draw& draw) const {
+  std::vector<MoveSpec> moves_on(const std::vector<int>& mesh, Draw& draw) const {
     std::vector<MoveSpec> all;
     for (int i = 0; i < moves; ++i) {
-      const auto move = random_move(name, grid, draw);
+      const auto move = random_move(name, mesh, draw);
       EXPECT_TRUE(move) << "primitive '" << name << "' has no random moves in moves.hpp";
       if (!move) break;
       all.push_back(*move);
@@ -71,15 +71,15 @@ double dot(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 /// Sums over all ranks, element by element.
-inline std::vector<double> sums_over(ModelGrid& grid, std::vector<double> values) {
-  if (grid.all() != nullptr) {
+inline std::vector<double> sums_over(Mesh& mesh, std::vector<double> values) {
+  if (mesh.all() != nullptr) {
     const Shape shape{static_cast<std::int64_t>(values.size())};
-    grid.all()->all_reduce({values.data(), shape, DType::kF64}, tenon::ReduceOp::kSum);
+    mesh.all()->all_reduce({values.data(), shape, DType::kF64}, tenon::ReduceOp::kSum);
   }
   return values;
 }
-inline double sum_over(ModelGrid& grid, double value) {
-  return sums_over(grid, {value})[0];
+inline double sum_over(Mesh& mesh, double value) {
+  return sums_over(mesh, {value})[0];
 }
 
 }  // namespace model_parallel

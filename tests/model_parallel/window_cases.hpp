@@ -1,12 +1,12 @@
-// Random convolutions and pools over random grids, and the results of a rank.
+// Random convolutions and pools over random meshes, and the results of a rank.
 #pragma once
 
 #include "parts.hpp"
 
 #include <tenon/sdk/index_map.hpp>
 #include <tenon/testing/components.hpp>
-#include <tenon/testing/grid_ranks.hpp>
 #include <tenon/testing/layer_harness.hpp>
+#include <tenon/testing/mesh_ranks.hpp>
 
 namespace model_parallel {
 
@@ -79,12 +79,12 @@ inline WindowCase draw_windows(Draw& draw, std::int64_t channels) {
 }
 
 /// If one dimension alone is sharded, its parts may be uneven.
-inline void draw_sizes(WindowCase& c, const std::vector<int>& grid, Draw& draw) {
+inline void draw_sizes(WindowCase& c, const std::vector<int>& mesh, Draw& draw) {
   const bool one =
       !c.dims.empty() && std::all_of(c.dims.begin(), c.dims.end(), [&](auto d) { return d == c.dims[0]; });
   if (!one || !draw.coin()) return;
   int parts = 1;
-  for (const std::int64_t axis : c.axes) parts *= grid[axis];
+  for (const std::int64_t axis : c.axes) parts *= mesh[axis];
   const auto offsets = draw.offsets(c.x[static_cast<int>(c.dims[0])], parts);
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) c.sizes.push_back(offsets[i + 1] - offsets[i]);
 }
@@ -118,17 +118,17 @@ struct Found {
 };
 
 /// Two backwards, so that the second adds to what the first left.
-inline Found results(Bench& bench, const WindowCase& c, ModelGrid* grid, const std::string& type) {
+inline Found results(Bench& bench, const WindowCase& c, Mesh* mesh, const std::string& type) {
   const auto precision = bench.make_component<tenon::Precision>(c.precision, "");
   const TestField x{"x", c.x, tenon::DType::kF64, tenon::testing::normals(c.x.elements(), "x")};
   const HarnessSpec spec{.layers = bench.layers.get(),
                          .device = bench.device.component.get(),
                          .host = &bench.host,
                          .precision = precision.component.get(),
-                         .grid = grid};
+                         .mesh = mesh};
   std::vector<std::string> pulled{"y"};
   if (c.read_twice) pulled.emplace_back("z");
-  LayerHarness harness(spec, nodes_of(c, grid != nullptr, type), pulled, {x});
+  LayerHarness harness(spec, nodes_of(c, mesh != nullptr, type), pulled, {x});
   // Biases begin at zero, which would hide one that is lost or added twice.
   const auto biases = tenon::testing::normals(c.features, "bias");
   for (const ParameterInfo& info : harness.executor().parameters()) {

@@ -68,7 +68,7 @@ class Twin final : public toy::Plain {
   using Plain::Plain;
 };
 
-// The process environment is the one place that a test can inspect from the other side of the neck.
+// The process environment is the one place that a test can inspect from the other side of the plugin ABI.
 int init(const tenon_host_v1* host, tenon_error*) {
   if (host->cxx_host != nullptr) throw std::logic_error("init belongs to the process, not to a rank");
   return ::setenv("TENON_TEST_GOOD", "initialised", 1);

@@ -79,8 +79,8 @@ Bytes closed_form(int replicas, std::int64_t begin, std::int64_t end) {
   constexpr std::uint64_t kHeader = 48;
   Bytes bytes{std::vector<std::uint64_t>(replicas), std::vector<std::uint64_t>(replicas)};
   for (std::int64_t slot = begin; slot < end; ++slot) {
-    for (std::int64_t asker = 0; asker < replicas; ++asker) {
-      const std::vector<std::int32_t>& ids = clicks.ids.at((slot * replicas + asker) * kBatch);
+    for (std::int64_t client = 0; client < replicas; ++client) {
+      const std::vector<std::int32_t>& ids = clicks.ids.at((slot * replicas + client) * kBatch);
       std::vector<std::uint64_t> bags(replicas);
       std::vector<std::set<std::pair<std::size_t, std::int32_t>>> rows(replicas);
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -89,8 +89,8 @@ Bytes closed_form(int replicas, std::int64_t begin, std::int64_t end) {
         rows[owner].insert({i % kTables, ids[i]});
       }
       for (std::size_t owner = 0; owner < bags.size(); ++owner) {
-        if (owner == static_cast<std::size_t>(asker) || bags[owner] == 0) continue;
-        const std::size_t from = asker;
+        if (owner == static_cast<std::size_t>(client) || bags[owner] == 0) continue;
+        const std::size_t from = client;
         bytes.model[from] += kHeader + 4 * (kTables + 2 * bags[owner]) + kHeader;
         bytes.model[owner] += 4 * kWidth * bags[owner];
         bytes.gradient[from] += 8 * kTables + rows[owner].size() * (8 + 4 + 4 * kWidth);
@@ -175,7 +175,7 @@ TEST(Rows, OnRequestRefuseWhatCannotBe) {
       HasSubstr("needs an optimizer that tolerates concurrent writers, since several replicas update "
                 "one table; 'adamw' does not declare 'hogwild'"));
   EXPECT_THAT(refusal_of_clicks("{type = 'none'}", on_request(clicks_world(2), {"parallel.grid=[2]"})),
-              HasSubstr("ranks of one model grid would see updates of rows in different orders"));
+              HasSubstr("ranks of one mesh would see updates of rows in different orders"));
   World dense{.replicas = 2, .slots = 2, .precision = "fp32"};
   dense.watched = false;
   EXPECT_THAT(refusal_of_clicks("{type = 'none'}", on_request(dense)),

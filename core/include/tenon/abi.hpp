@@ -1,8 +1,8 @@
-// The inline namespace that carries the ABI epoch in every C++ symbol above the neck.
+// The inline namespace that carries the ABI epoch in every C++ symbol above the plugin ABI.
 // A plugin built for another epoch fails to link against this core instead of misbehaving in it.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 
 #define TENON_ABI_BEGIN \
   namespace tenon {     \

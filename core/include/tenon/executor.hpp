@@ -49,7 +49,7 @@ struct ExecutorSpec {
   Device* device = nullptr;
   Host* host = nullptr;
   Precision* precision = nullptr;
-  ModelGrid* grid = nullptr;  ///< null: one rank
+  Mesh* mesh = nullptr;  ///< null: one rank
   Communicator* replicas =
       nullptr;  ///< for lookups in tables that are sharded over the replicas; null: one replica
   int replica = 0;
@@ -134,7 +134,7 @@ class Executor {
   /// Operands that went through each number format since construction: "bf16" -> 1200.
   std::vector<std::pair<std::string, std::int64_t>> quantized_operands() const;
   /// Sites that the policy kept: "h.0.attn.q (linear)".
-  std::vector<std::string> kept_sites() const;
+  std::vector<std::string> unquantized_sites() const;
   std::int64_t linear_sites() const;  ///< kept or not
   /// Pointwise nodes that do not run because the site before them applies their map. keep_values forbids it.
   std::vector<std::string> folded_nodes() const;

@@ -13,7 +13,7 @@ class Communicator;
 struct ConvolutionSpec;  // <tenon/ops/convolution.hpp>
 class Device;
 class Host;
-class ModelGrid;
+class Mesh;
 
 /// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
 /// this one. An input always states its layout. A layer that states none for an output makes whole values and
@@ -69,8 +69,8 @@ class InferContext {
   virtual DType parameters() const = 0;
   virtual Device& device() = 0;
   virtual Host& host() = 0;
-  virtual ModelGrid& grid() = 0;
-  /// Replicas at this place of the grid, for lookups in tables that are sharded over them; null when there is
+  virtual Mesh& mesh() = 0;
+  /// Replicas at this place of the mesh, for lookups in tables that are sharded over them; null when there is
   /// one.
   virtual Communicator* replicas() = 0;
   virtual int replica() const = 0;

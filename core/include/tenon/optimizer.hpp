@@ -71,15 +71,15 @@ TensorView flat_reals(TensorView view);
 /// Facts for a rule that looks at whole tensors, before its first step. Valid for the run.
 struct OptimizerSetup {
   std::span<const ParameterInfo> parameters;  ///< by ParameterSlice::parameter
-  /// One per parameter, 1 on exactly one of the ranks that hold the same shard: a sum over the grid counts it
+  /// One per parameter, 1 on exactly one of the ranks that hold the same shard: a sum over the mesh counts it
   /// there.
   std::span<const std::uint8_t> first_holder;
-  Communicator* grid = nullptr;  ///< all ranks of the replica's model grid; null when it has one rank
+  Communicator* mesh = nullptr;  ///< all ranks of the replica's mesh; null when it has one rank
   Device* device = nullptr;
 };
 
 /// A rule that prepares ("tenon.optimizer.setup/1"): products, scratch memory, choices by name. All ranks of
-/// a grid step the same parameters in the same order, so step() may communicate over `grid`.
+/// a mesh step the same parameters in the same order, so step() may communicate over `mesh`.
 class OptimizerBinding {
  public:
   static constexpr const char* kId = "tenon.optimizer.setup/1";

@@ -35,7 +35,7 @@ struct ParameterSpec {
   std::string name;  ///< conventional name; two declarations of one name are one tied parameter
   DType dtype = DType::kF32;
   Shape shape;  ///< global
-  /// Empty = replicated over the model grid; only row tables can be sharded over the replicas.
+  /// Empty = replicated over the mesh; only row tables can be sharded over the replicas.
   std::vector<DimSharding> sharding;
   Role role = Role::kParameter;
   bool trainable = true;
@@ -47,8 +47,8 @@ struct ParameterSpec {
 /// Whether the parameter is sharded along `axis` (kReplicaAxis: over the replicas).
 bool is_cut(const ParameterSpec& spec, int axis) noexcept;
 /// Returns the shard of the rank at `place`. Throws Error(kConfig) that names the parameter if its layout
-/// does not fit the grid.
-Box local_part(const ParameterSpec& spec, const GridPlace& place);
+/// does not fit the mesh.
+Box local_part(const ParameterSpec& spec, const MeshPlace& place);
 
 /// Location of a dense parameter: elements [begin, begin + elements) of arena `arena` (same in every
 /// ParameterSet).

@@ -10,10 +10,11 @@
 //   };
 //   TENON_PLUGIN(tenon::PluginInfo{.id = "acme.lion", .version = "1.0.0", .summary = "Lion optimizer"}, Lion)
 //
-// The macro emits the descriptor of <tenon/neck.h> and the text of section .tenon_abi from the same lists.
+// The macro emits the descriptor of <tenon/plugin_abi.h> and the text of section .tenon_abi from the same
+// lists.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 #include <tenon/error.hpp>
 #include <tenon/options.hpp>
 
@@ -75,8 +76,8 @@ struct PluginInfo {
 
 TENON_ABI_END
 
-// Component classes become the C tables of <tenon/neck.h> at compile time. Authors never name anything of
-// this part. No exception leaves a function of the tables: it becomes a code and a text in tenon_error.
+// Component classes become the C tables of <tenon/plugin_abi.h> at compile time. Authors never name anything
+// of this part. No exception leaves a function of the tables: it becomes a code and a text in tenon_error.
 #define TENON_STRINGIZE_(x) #x
 #define TENON_STRINGIZE(x) TENON_STRINGIZE_(x)
 
@@ -335,14 +336,14 @@ struct PluginGlue {
     return detail::abi_text([](AbiWriter& out) { write_abi(out); });
   }
 
-  /// An author's init may throw although the neck forbids it.
+  /// An author's init may throw although the plugin ABI forbids it.
   static int init(const tenon_host_v1* host, tenon_error* err) noexcept {
     return shielded(err, 1, [&] { return Info.hooks->init(host, err); });
   }
 
   static constexpr tenon_plugin_v1_t descriptor(const char* abi_tag) {
     tenon_plugin_v1_t plugin{};
-    plugin.magic = TENON_NECK_MAGIC;
+    plugin.magic = TENON_PLUGIN_ABI_MAGIC;
     plugin.struct_size = sizeof plugin;
     plugin.abi_epoch = TENON_ABI_EPOCH;
     plugin.abi_tag = abi_tag;

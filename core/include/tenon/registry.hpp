@@ -3,7 +3,7 @@
 // unloaded. All functions may be called from several threads.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 #include <tenon/config.hpp>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ComponentRef {
   std::string_view file;            ///< "built in" when linked into the program
 };
 
-/// Owner of a component's object, which is destroyed through the neck by the plugin that made it.
+/// Owner of a component's object, which is destroyed through the plugin ABI by the plugin that made it.
 class ComponentHandle {
  public:
   ComponentHandle() = default;

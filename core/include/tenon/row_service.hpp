@@ -13,9 +13,9 @@
 TENON_ABI_BEGIN
 
 /// The owner's side of a node's lookups.
-class RowAnswerer {
+class RowLookupHandler {
  public:
-  virtual ~RowAnswerer();
+  virtual ~RowLookupHandler();
   /// Writes the answer to `request` from this rank's rows into `answer`, whose size the requester chose.
   /// `tables` are in the order of RowService::offer; each read returns whole rows, but not all of one moment.
   /// Called from several threads at once and while the node runs: it must use nothing that forward changes,
@@ -39,9 +39,9 @@ class RowService {
   static constexpr const char* kId = "tenon.rows/1";
   virtual ~RowService();
   /// In infer: the node answers for its tables (names of parameters that are sharded over the replicas).
-  /// Returns its number for ask(). `answerer` lives as long as the node.
+  /// Returns its number for ask(). `handler` lives as long as the node.
   virtual int offer(std::string_view node, std::span<const std::string> tables,
-                    const RowAnswerer& answerer) = 0;
+                    const RowLookupHandler& handler) = 0;
   /// In a training forward: sends asks[r] to replica r, this one included, which answers without a message.
   /// Returns when all have answered, with rows as they were when each request came. Bytes count as Purpose
   /// kModel. Throws DeadlineError that names the late rank.

@@ -2,7 +2,7 @@
 // programs and tests embed it the same way.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 #include <tenon/config.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/transport.hpp>
@@ -92,7 +92,7 @@ class Runtime {
   void discover(const std::vector<std::string>& paths);
   Registry& registry();
   /// Resolves, validates and builds everything, trains nothing; returns the resolved configuration.
-  /// `report` gets one line per fact (memory plan, parameters, kept sites) when not null.
+  /// `report` gets one line per fact (memory plan, parameters, unquantized sites) when not null.
   Config check(const Config& config, std::vector<std::string>* report);
   /// Runs to the end. Errors before the first slot throw; failures of the run come back in the result.
   RunResult train(const Config& config, const TrainRequest& request);

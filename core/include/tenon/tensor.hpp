@@ -17,7 +17,7 @@
 
 TENON_ABI_BEGIN
 
-/// Element type. Values reach disk and the neck: do not renumber.
+/// Element type. Values reach disk and the plugin ABI: do not renumber.
 enum class DType : std::uint8_t {
   kF32 = 0,
   kF64 = 1,
@@ -110,7 +110,7 @@ struct TensorView {
   TensorView rows(std::int64_t begin, std::int64_t end) const;
 };
 
-// Layout of a global tensor on a model grid. A grid is a row-major block of ranks; along each of its axes a
+// Layout of a global tensor on a mesh. A mesh is a row-major block of ranks; along each of its axes a
 // tensor is sharded (every rank holds a shard of one dimension), replicated (every rank holds the same), or a
 // partial sum (the tensor is the sum of what the ranks hold). Shards may be uneven or empty; a rank that
 // holds nothing of a tensor has an empty shard.
@@ -120,7 +120,7 @@ struct TensorView {
 /// else can be sharded along it.
 inline constexpr int kReplicaAxis = -1;
 
-/// Sharding of one dimension of a global tensor over axes of the model grid, together and row-major, or over
+/// Sharding of one dimension of a global tensor over axes of the mesh, together and row-major, or over
 /// the replicas. offsets has parts + 1 entries that rise from 0 to the extent, one shard per rank of those
 /// axes.
 struct DimSharding {
@@ -130,8 +130,8 @@ struct DimSharding {
 };
 
 /// Place of a rank.
-struct GridPlace {
-  std::span<const int> extents = {};      ///< ranks along each axis of the model grid; empty: no grid
+struct MeshPlace {
+  std::span<const int> extents = {};      ///< ranks along each axis of the mesh; empty: no mesh
   std::span<const int> coordinates = {};  ///< one per axis
   int replica = 0;
 };
@@ -177,16 +177,16 @@ std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owne
 const DimSharding* cut_of(const Layout& layout, int dim) noexcept;
 
 /// Throws Error(kConfig), beginning with `what`, unless axes exist, are used once, and offset tables fit.
-void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what);
+void check_layout(const Layout& layout, std::span<const int> mesh, std::string_view what);
 /// Returns the shard of a rank. The layout has been checked.
-Box part_of(const Layout& layout, const GridPlace& place);
+Box part_of(const Layout& layout, const MeshPlace& place);
 /// Returns the axes along which ranks hold different shards.
 std::vector<int> cut_axes(const Layout& layout);
 /// "[10, 28, 28], dimension 1 cut over axes 2, 3 at 0, 14, 28, a sum over axis 1"
 std::string layout_text(const Layout& layout);
 
-/// Coordinates of the rank at `index` of a grid, and back.
-std::vector<int> grid_coordinates(int index, std::span<const int> grid);
-int grid_index(std::span<const int> coordinates, std::span<const int> grid);
+/// Coordinates of the rank at `index` of a mesh, and back.
+std::vector<int> mesh_coordinates(int index, std::span<const int> mesh);
+int mesh_index(std::span<const int> coordinates, std::span<const int> mesh);
 
 TENON_ABI_END

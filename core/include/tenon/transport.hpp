@@ -199,17 +199,17 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-/// One rank's view of the model grid of its replica: its place and the ranks that it can reach. Layers get it
-/// from InferContext::grid(); exchanges between layouts are planned on it (sdk/block_exchange.hpp,
-/// sdk/linear_map.hpp). Communicators belong to the caller and outlive the grid. One thread at a time.
-class ModelGrid {
+/// One rank's view of the mesh of its replica: its place and the ranks that it can reach. Layers get it
+/// from InferContext::mesh(); exchanges between layouts are planned on it (sdk/block_exchange.hpp,
+/// sdk/linear_map.hpp). Communicators belong to the caller and outlive the mesh. One thread at a time.
+class Mesh {
  public:
   /// One rank alone.
-  ModelGrid() = default;
-  /// `index`: of this rank, row-major in `extents`. `all`: every rank of the grid in that order, null for
+  Mesh() = default;
+  /// `index`: of this rank, row-major in `extents`. `all`: every rank of the mesh in that order, null for
   /// one. `axes`: per axis the ranks along it, null where it has one.
-  ModelGrid(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
-            int replica = 0);
+  Mesh(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
+       int replica = 0);
 
   int size() const noexcept { return size_; }
   int index() const noexcept { return index_; }
@@ -217,7 +217,7 @@ class ModelGrid {
   int extent(int axis) const { return extents_.at(axis); }
   int coordinate(int axis) const { return coordinates_.at(axis); }
   std::span<const int> extents() const noexcept { return extents_; }
-  GridPlace place() const noexcept { return {extents_, coordinates_, replica_}; }
+  MeshPlace place() const noexcept { return {extents_, coordinates_, replica_}; }
 
   Communicator* all() const noexcept { return all_; }
   Communicator* axis(int axis) const { return axis_.at(axis); }

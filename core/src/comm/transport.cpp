@@ -1,5 +1,5 @@
 // Homes of the abstract classes of <tenon/transport.hpp>, and of those of <tenon/control.hpp> and
-// <tenon/device.hpp> that communicators meet; and the model grid. Virtual tables and type information live in
+// <tenon/device.hpp> that communicators meet; and the mesh. Virtual tables and type information live in
 // the core, so that every plugin shares one copy.
 #include <tenon/transport.hpp>
 
@@ -31,7 +31,7 @@ std::string_view purpose_name(Purpose purpose) noexcept {
   return index < kNames.size() ? kNames[index] : "unknown";
 }
 
-// The grid, and what its ranks agree about before a message of a plan travels.
+// The mesh, and what its ranks agree about before a message of a plan travels.
 
 namespace {
 
@@ -66,10 +66,10 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-ModelGrid::ModelGrid(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
-                     int replica)
+Mesh::Mesh(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
+           int replica)
     : extents_(std::move(extents)),
-      coordinates_(grid_coordinates(index, extents_)),
+      coordinates_(mesh_coordinates(index, extents_)),
       index_(index),
       replica_(replica),
       all_(all),
@@ -78,7 +78,7 @@ ModelGrid::ModelGrid(std::vector<int> extents, int index, Communicator* all, std
   axis_.resize(extents_.size(), nullptr);
 }
 
-void ModelGrid::agree(const std::string& what, const std::string& text, const std::string& problem) {
+void Mesh::agree(const std::string& what, const std::string& text, const std::string& problem) {
   if (all_ == nullptr) {
     if (!problem.empty()) fail_config(what + ": " + problem);
     return;
@@ -91,12 +91,11 @@ void ModelGrid::agree(const std::string& what, const std::string& text, const st
     texts.push_back(said.substr(end + 1));
   }
   for (std::size_t r = 0; r < problems.size(); ++r) {
-    if (!problems[r].empty())
-      fail_config(fmt::format("{}: rank {} of the model grid: {}", what, r, problems[r]));
+    if (!problems[r].empty()) fail_config(fmt::format("{}: rank {} of the mesh: {}", what, r, problems[r]));
   }
   for (std::size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] != texts[0]) {
-      fail_config(fmt::format("{}: ranks 0 and {} of the model grid do not mean the same: {}", what, r,
+      fail_config(fmt::format("{}: ranks 0 and {} of the mesh do not mean the same: {}", what, r,
                               first_difference(texts[0], texts[r])));
     }
   }

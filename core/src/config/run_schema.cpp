@@ -59,10 +59,7 @@ constexpr OptionSpec kDevice[] = {
 
 constexpr OptionSpec kParallel[] = {
     integer("ranks", "1").at_least(1).at_most(1 << 20).doc_text("replicas"),
-    integers("grid", "[]")
-        .at_least(1)
-        .at_most(1 << 20)
-        .doc_text("model grid of each replica; empty = one rank"),
+    integers("grid", "[]").at_least(1).at_most(1 << 20).doc_text("mesh of each replica; empty = one rank"),
     integer("workers", "1").between(1, 4096).doc_text("workers per replica"),
     integer("servers", "0")
         .at_least(0)

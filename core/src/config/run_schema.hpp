@@ -45,7 +45,7 @@ struct DeviceSettings {
 /// [parallel]
 struct ParallelSettings {
   std::int64_t ranks = 1;    ///< replicas
-  std::vector<int> grid;     ///< model grid of a replica; empty = one rank
+  std::vector<int> grid;     ///< mesh of a replica; empty = one rank
   std::int64_t workers = 1;  ///< per replica
   std::int64_t servers = 0;
   /// Rows of tables that are sharded over the replicas: read and updated when a replica asks for them, not by

@@ -336,7 +336,7 @@ std::vector<std::pair<std::string, std::int64_t>> Executor::quantized_operands()
   return impl_->build->counter.counts;
 }
 
-std::vector<std::string> Executor::kept_sites() const {
+std::vector<std::string> Executor::unquantized_sites() const {
   std::vector<std::string> result;
   for (const graph::Node& node : impl_->build->nodes) {
     for (const auto& site : node.sites) {

@@ -222,7 +222,7 @@ class Builder {
                         field.name, spec.batch, memory_text(bytes), budget_.text()));
       }
       value.spec.shape = Shape(extents);
-      value.spec.layout = {value.spec.shape};  // every rank of the grid reads all of it
+      value.spec.layout = {value.spec.shape};  // every rank of the mesh reads all of it
       build_->values.push_back(std::move(value));
     }
     build_->fields = static_cast<int>(build_->values.size());
@@ -327,7 +327,7 @@ class Builder {
       ValueSpec& spec = value(output).spec;
       const std::string what = fmt::format("model node '{}' ({})", node.spec.name, node.spec.type);
       if (spec.layout.stated()) {
-        const GridPlace place = place_of(spec_);
+        const MeshPlace place = place_of(spec_);
         check_layout(spec.layout, place.extents, what);
         const Shape part = part_of(spec.layout, place).extents;
         if (!(part == spec.shape)) {
@@ -340,7 +340,7 @@ class Builder {
         const GraphValue& read = value(input.value);
         if (read.spec.layout.whole()) continue;
         fail_config(
-            fmt::format("{} computes on whole values, and '{}' lies over the model grid: {}. Put a node of "
+            fmt::format("{} computes on whole values, and '{}' lies over the mesh: {}. Put a node of "
                         "type 'repartition' "
                         "before it, or use a layer that takes parts",
                         what, read.name, layout_text(read.spec.layout)));
@@ -448,7 +448,7 @@ class Builder {
         site.takes_images = site.kept && site.product != nullptr;
         if (site.product == nullptr) site.product = make_plain_site(info, site, site.declared.channels_first);
         if (site.declared.channels_first && !site.kept)
-          site.product = make_turned_site(info, site, std::move(site.product));
+          site.product = make_transposed_site(info, site, std::move(site.product));
         site.memory = site.product->memory();
         const bool reads = node.runs_backward && site.product->reads_input();
         if (site.declared.input >= 0 && reads) base::at(node.keeps_input, site.declared.input) = true;

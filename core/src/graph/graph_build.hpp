@@ -36,8 +36,8 @@ std::size_t place(std::vector<Lifetime>& buffers);
 // The graph.
 
 /// Returns the place of an executor's rank.
-inline GridPlace place_of(const ExecutorSpec& spec) {
-  GridPlace place = spec.grid == nullptr ? GridPlace{} : spec.grid->place();
+inline MeshPlace place_of(const ExecutorSpec& spec) {
+  MeshPlace place = spec.mesh == nullptr ? MeshPlace{} : spec.mesh->place();
   place.replica = spec.replica;
   return place;
 }
@@ -139,8 +139,8 @@ struct Build {
   std::vector<Declared> declared;         ///< tied parameters once
   std::vector<ParameterInfo> parameters;  ///< laid out; index differs from `declared`
   FormatCounter counter;
-  ModelGrid alone;  ///< of a spec without a grid
-  int fields = 0;   ///< values[0 .. fields) are data
+  Mesh alone;      ///< of a spec without a mesh
+  int fields = 0;  ///< values[0 .. fields) are data
   std::int64_t batch = 1;
   int loss_node = -1;
 

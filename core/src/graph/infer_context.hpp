@@ -18,7 +18,7 @@ class LayerInference final : public InferContext {
   DType parameters() const override { return spec_.precision->parameters(); }
   Device& device() override { return *spec_.device; }
   Host& host() override { return *spec_.host; }
-  ModelGrid& grid() override { return spec_.grid == nullptr ? build_.alone : *spec_.grid; }
+  Mesh& mesh() override { return spec_.mesh == nullptr ? build_.alone : *spec_.mesh; }
   Communicator* replicas() override {
     node().talks = spec_.replicas != nullptr;
     return spec_.replicas;

@@ -23,12 +23,12 @@
 TENON_ABI_BEGIN
 
 ValueSpec placed(InferContext& context, const Layout& layout) {
-  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
+  return {part_of(layout, context.mesh().place()).extents, context.activations(), layout};
 }
 
 ParameterSet::~ParameterSet() = default;
 RowTable::~RowTable() = default;
-RowAnswerer::~RowAnswerer() = default;
+RowLookupHandler::~RowLookupHandler() = default;
 RowService::~RowService() = default;
 OperandCounter::~OperandCounter() = default;
 SiteHost::~SiteHost() = default;
@@ -83,15 +83,15 @@ WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
 PartNormOps::~PartNormOps() = default;
 FormulaOps::~FormulaOps() = default;
-BoxOps::~BoxOps() = default;
+StridedCopyOps::~StridedCopyOps() = default;
 Convolution::~Convolution() = default;
 Convolutions::~Convolutions() = default;
-LineSum::~LineSum() = default;
-LineSums::~LineSums() = default;
+SparseAxisOp::~SparseAxisOp() = default;
+SparseAxisOps::~SparseAxisOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
-ModeProduct::~ModeProduct() = default;
-ModeProducts::~ModeProducts() = default;
+BatchedComplexGemm::~BatchedComplexGemm() = default;
+BatchedComplexGemms::~BatchedComplexGemms() = default;
 QuantizeKernel::~QuantizeKernel() = default;
 QuantOps::~QuantOps() = default;
 ScaledProduct::~ScaledProduct() = default;

@@ -28,7 +28,7 @@ bool is_cut(const ParameterSpec& spec, int axis) noexcept {
   });
 }
 
-Box local_part(const ParameterSpec& spec, const GridPlace& place) {
+Box local_part(const ParameterSpec& spec, const MeshPlace& place) {
   if (is_cut(spec, kReplicaAxis) && spec.role != Role::kRowTable)
     fail_config(fmt::format("parameter '{}' is cut over the replicas; only row tables can be", spec.name));
   for (const DimSharding& cut : spec.sharding) {
@@ -54,7 +54,7 @@ ArenaUse arena_use(const ParameterSpec& spec) {
   return spec.trainable ? ArenaUse::kTrained : ArenaUse::kFrozen;
 }
 
-std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const GridPlace& place) {
+std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const MeshPlace& place) {
   std::vector<std::size_t> order(declared.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

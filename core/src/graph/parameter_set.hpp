@@ -1,4 +1,4 @@
-// Parameters in memory: backward-finish order, arenas, and the shard of a rank of the model grid.
+// Parameters in memory: backward-finish order, arenas, and the shard of a rank of the mesh.
 #pragma once
 
 #include <tenon/parameter.hpp>
@@ -21,7 +21,7 @@ ArenaUse arena_use(const ParameterSpec& spec);
 
 /// Assigns arenas and offsets. Arenas are keyed by (use, dtype), each parameter starts on 64
 /// bytes, and within an arena parameters follow the order of backward-finish.
-std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const GridPlace& place);
+std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const MeshPlace& place);
 
 /// Elements of an arena, padding included.
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena);

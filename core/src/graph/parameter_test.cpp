@@ -43,19 +43,19 @@ TEST(ParameterLayout, FollowsBackwardFinishOrderAndAligns) {
 
 TEST(ParameterLayout, UnevenShardsCoverTheTensorOnce) {
   ParameterSpec spec = dense("w", {10, 4}, true);
-  const int grid[] = {3};
+  const int mesh[] = {3};
   spec.sharding = {{0, {0}, {0, 7, 7, 10}}};
   std::int64_t rows = 0;
   for (int part = 0; part < 3; ++part) {
     const int coordinates[] = {part};
-    const Box held = local_part(spec, {grid, coordinates});
+    const Box held = local_part(spec, {mesh, coordinates});
     EXPECT_EQ(held.offset[0], rows);
     rows += held.extents[0];
   }
   EXPECT_EQ(rows, 10);
   spec.sharding[0].offsets = {0, 7, 6, 10};
   const int coordinates[] = {1};
-  EXPECT_THROW(local_part(spec, {grid, coordinates}), Error);
+  EXPECT_THROW(local_part(spec, {mesh, coordinates}), Error);
 }
 
 TEST(RowTable, ReadsWritesAndCountsOnlyOwnedRows) {

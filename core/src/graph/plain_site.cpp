@@ -119,9 +119,9 @@ WindowSpec one_point(std::int64_t points) {
   return spec;
 }
 
-class TurnedSite final : public LinearSite {
+class TransposedSite final : public LinearSite {
  public:
-  TurnedSite(const SiteInfo& info, SiteHost& host, std::unique_ptr<LinearSite> rows)
+  TransposedSite(const SiteInfo& info, SiteHost& host, std::unique_ptr<LinearSite> rows)
       : rows_(info.chunk),
         n_(info.n),
         k_(info.k),
@@ -193,9 +193,9 @@ class TurnedSite final : public LinearSite {
 
 }  // namespace
 
-std::unique_ptr<LinearSite> make_turned_site(const SiteInfo& info, SiteHost& host,
-                                             std::unique_ptr<LinearSite> rows) {
-  return std::make_unique<TurnedSite>(info, host, std::move(rows));
+std::unique_ptr<LinearSite> make_transposed_site(const SiteInfo& info, SiteHost& host,
+                                                 std::unique_ptr<LinearSite> rows) {
+  return std::make_unique<TransposedSite>(info, host, std::move(rows));
 }
 
 // Rows: products in the activations' own dtype (f32, f64, bf16), accumulated in f32 (f64).
@@ -280,7 +280,7 @@ std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host
   // A bias that is stored first, with the product added to it, is exact where no dtype is narrower than it.
   if (channels_first && info.activation == info.parameter) return make_channel_site(info, host);
   auto rows = std::make_unique<PlainSite>(info, host);
-  if (channels_first) return make_turned_site(info, host, std::move(rows));
+  if (channels_first) return make_transposed_site(info, host, std::move(rows));
   return rows;
 }
 

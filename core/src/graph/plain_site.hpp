@@ -15,8 +15,8 @@ std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host
 
 /// A site with channels first around one that reads rows: operands are turned round on the way. `rows`: the
 /// site of the policy, for operands [rows, k] and [rows, n].
-std::unique_ptr<LinearSite> make_turned_site(const SiteInfo& info, SiteHost& host,
-                                             std::unique_ptr<LinearSite> rows);
+std::unique_ptr<LinearSite> make_transposed_site(const SiteInfo& info, SiteHost& host,
+                                                 std::unique_ptr<LinearSite> rows);
 
 /// Null where the device computes no such convolution, or the activations are narrower than the weight.
 std::unique_ptr<LinearSite> make_image_site(const SiteInfo& info, SiteHost& host,

@@ -9,7 +9,7 @@ namespace tenon::train {
 
 TextExchange::~TextExchange() = default;
 
-std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
+std::vector<std::string> StringAllGather::exchange(int rank, const std::string& text) {
   std::unique_lock lock(mutex_);
   if (cancelled_) throw CancelledError(reason_);
   const std::uint64_t round = round_;
@@ -37,7 +37,7 @@ std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
   return result_;
 }
 
-void TextHub::cancel(const std::string& reason) {
+void StringAllGather::cancel(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
   reason_ = reason;

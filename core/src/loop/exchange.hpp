@@ -22,10 +22,10 @@ class TextExchange {
 };
 
 /// Between threads.
-class TextHub final : public TextExchange {
+class StringAllGather final : public TextExchange {
  public:
   /// clock: the run's, for threads that take part in it; a wall clock of its own for others.
-  TextHub(int ranks, Clock& clock, double deadline_s)
+  StringAllGather(int ranks, Clock& clock, double deadline_s)
       : clock_(clock), deadline_s_(deadline_s), texts_(ranks), result_(ranks) {}
 
   std::vector<std::string> exchange(int rank, const std::string& text) override;

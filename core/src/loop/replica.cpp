@@ -55,7 +55,7 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
     fail_config(fmt::format(
         "'{}' needs peers, but this run has one replica; set [parallel] ranks to 2 or more", name));
   }
-  const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
+  const std::string full = fmt::format("{}#{}", name, spec_.mesh_index);
   auto opened = spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch});
   return traced(for_device(std::move(opened), *spec_.transport, *spec_.device), spec_.watch, spec_.peers,
                 name);

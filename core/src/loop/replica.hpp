@@ -34,7 +34,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps = 
 struct ReplicaSpec {
   int replica = 0;
   int replicas = 1;
-  int grid_index = 0;      ///< position in the model grid
+  int mesh_index = 0;      ///< position in the mesh
   std::vector<int> peers;  ///< world ranks that hold the same shards, by replica
   int servers = 0;
   int first_server = 0;  ///< world rank

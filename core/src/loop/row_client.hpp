@@ -15,8 +15,8 @@ class RowClient final : public RowService {
   RowClient(RowServer& server, int worker) : server_(server), worker_(worker) {}
 
   int offer(std::string_view node, std::span<const std::string> tables,
-            const RowAnswerer& answerer) override {
-    return server_.offer(node, tables, answerer);
+            const RowLookupHandler& handler) override {
+    return server_.offer(node, tables, handler);
   }
   void ask(int node, std::span<const RowAsk> asks) override;
 

@@ -1,4 +1,4 @@
-// Messages between askers and owners of rows (row_client.hpp, row_server.hpp). A pair is one worker of a
+// Messages between clients and owners of rows (row_client.hpp, row_server.hpp). A pair is one worker of a
 // replica and one other replica: two communicators of these two ranks, so that lookups and gradients are
 // counted apart. A header on the first names what follows.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tenon::train {
 
-inline constexpr int kAsker = 0, kOwner = 1;  ///< members of a pair
+inline constexpr int kClient = 0, kOwner = 1;  ///< members of a pair
 inline constexpr int kRowTag = 0;
 
 enum class RowMessage : std::int32_t {
@@ -30,7 +30,7 @@ struct RowHeader {
   std::int32_t node = 0;          ///< of a lookup
   std::int64_t bytes = 0;         ///< of what follows
   std::int64_t answer_bytes = 0;  ///< of what comes back
-  /// UpdateContext of the asker's slot, for an update.
+  /// UpdateContext of the client's slot, for an update.
   double lr = 0, gradient_scale = 1;
   std::int64_t count = 0;
 };
@@ -53,8 +53,8 @@ struct RowPair {
 };
 
 /// Names of its communicators, by world ranks.
-inline std::string row_pair_name(const char* what, int asker, int worker, int owner) {
-  return fmt::format("rows.{}.{}.{}to{}", what, worker, asker, owner);
+inline std::string row_pair_name(const char* what, int client, int worker, int owner) {
+  return fmt::format("rows.{}.{}.{}to{}", what, worker, client, owner);
 }
 
 }  // namespace tenon::train

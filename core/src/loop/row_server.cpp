@@ -1,4 +1,4 @@
-// Requests of one asker come one after another (row_server.hpp). Buffers only grow, to twice what a request
+// Requests of one client come one after another (row_server.hpp). Buffers only grow, to twice what a request
 // needs: rows differ from slot to slot, and a steady one must not ask the heap.
 #include "loop/row_server.hpp"
 
@@ -15,8 +15,8 @@
 namespace tenon::train {
 namespace {
 
-/// Longest silence of an asker: longer than evaluations, saves and slots of any length.
-constexpr double kAskerSilenceSeconds = 24.0 * 3600;
+/// Longest silence of a client: longer than evaluations, saves and slots of any length.
+constexpr double kClientSilenceSeconds = 24.0 * 3600;
 /// Room for a request's bytes from the beginning.
 constexpr std::size_t kLeastBytes = 4096;
 
@@ -54,11 +54,11 @@ RowServer::RowServer(const RowServerSpec& spec)
 RowServer::~RowServer() = default;
 
 int RowServer::offer(std::string_view node, std::span<const std::string> tables,
-                     const RowAnswerer& answerer) {
+                     const RowLookupHandler& handler) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].name == node) return static_cast<int>(i);
   }
-  nodes_.push_back({std::string(node), {tables.begin(), tables.end()}, &answerer, {}});
+  nodes_.push_back({std::string(node), {tables.begin(), tables.end()}, &handler, {}});
   return static_cast<int>(nodes_.size()) - 1;
 }
 
@@ -97,24 +97,24 @@ void RowServer::open(ParameterSet& live, Updater& updater) {
 }
 
 void RowServer::start() {
-  const auto open = [&](int asker, int worker, const char* what, Purpose purpose) {
-    const int owner = spec_.host.rank, other = spec_.peers[asker];
+  const auto open = [&](int client, int worker, const char* what, Purpose purpose) {
+    const int owner = spec_.host.rank, other = spec_.peers[client];
     const int members[] = {other, owner};
     const std::string name = row_pair_name(what, other, worker, owner);
-    return spec_.transport->open(owner, {members, name, purpose, 0, kAskerSilenceSeconds});
+    return spec_.transport->open(owner, {members, name, purpose, 0, kClientSilenceSeconds});
   };
   const auto replicas = static_cast<int>(spec_.peers.size());
-  for (int asker = 0; asker < replicas; ++asker) {
-    for (int worker = 0; worker < spec_.workers && asker != spec_.replica; ++worker) {
+  for (int client = 0; client < replicas; ++client) {
+    for (int worker = 0; worker < spec_.workers && client != spec_.replica; ++worker) {
       Session& session = sessions_.emplace_back();
-      session.asker = asker;
+      session.client = client;
       session.worker = worker;
-      session.pair = {open(asker, worker, "lookups", Purpose::kModel),
-                      open(asker, worker, "gradients", Purpose::kGradient)};
+      session.pair = {open(client, worker, "lookups", Purpose::kModel),
+                      open(client, worker, "gradients", Purpose::kGradient)};
     }
   }
   for (Session& session : sessions_) {
-    const std::string name = fmt::format("rows for worker {} of replica {}", session.worker, session.asker);
+    const std::string name = fmt::format("rows for worker {} of replica {}", session.worker, session.client);
     actors_.push_back(host_.spawn(name, [this, &session](Actor&) {
       set_parallel_threads(1);  // many of them share the machine
       serve(session);
@@ -144,7 +144,7 @@ LinkCounts RowServer::waits(Purpose purpose) const {
 void RowServer::serve(Session& session) {
   while (true) {
     RowHeader header;
-    session.pair.lookups->receive(header_view(header), kAsker, kRowTag);
+    session.pair.lookups->receive(header_view(header), kClient, kRowTag);
     switch (header.message) {
       case RowMessage::kLookup:
         look_up(session, header);
@@ -153,7 +153,7 @@ void RowServer::serve(Session& session) {
         apply(session, header);
         break;
       case RowMessage::kFlush:
-        session.pair.lookups->send(header_view(header), kAsker, kRowTag);
+        session.pair.lookups->send(header_view(header), kClient, kRowTag);
         break;
       case RowMessage::kBye:
         return;
@@ -161,7 +161,7 @@ void RowServer::serve(Session& session) {
         fail_run(fmt::format(
             "worker {} of replica {} sent message {} of rows, which is none; do all ranks run one "
             "build?",
-            session.worker, session.asker, static_cast<int>(header.message)));
+            session.worker, session.client, static_cast<int>(header.message)));
     }
   }
 }
@@ -172,23 +172,23 @@ void RowServer::look_up(Session& session, const RowHeader& header) {
     fail_run(fmt::format(
         "worker {} of replica {} asks node {} of {} for rows, with {} bytes for {}; do all ranks run "
         "one build?",
-        session.worker, session.asker, header.node, nodes_.size(), header.bytes, header.answer_bytes));
+        session.worker, session.client, header.node, nodes_.size(), header.bytes, header.answer_bytes));
   }
   resize_with_room(session.request, static_cast<std::size_t>(header.bytes), kLeastBytes);
   resize_with_room(session.reply, static_cast<std::size_t>(header.answer_bytes), kLeastBytes);
-  session.pair.lookups->receive(flat_view(session.request, DType::kU8), kAsker, kRowTag);
+  session.pair.lookups->receive(flat_view(session.request, DType::kU8), kClient, kRowTag);
   guard({"", nodes_.at(header.node).name, spec_.host.rank, -1},
         [&] { answer(header.node, session.request, session.reply); });
-  session.pair.lookups->send(flat_view(session.reply, DType::kU8), kAsker, kRowTag);
+  session.pair.lookups->send(flat_view(session.reply, DType::kU8), kClient, kRowTag);
 }
 
 void RowServer::apply(Session& session, const RowHeader& header) {
   if (header.bytes < 0) {
     fail_run(fmt::format("worker {} of replica {} announces {} bytes of row gradients", session.worker,
-                         session.asker, header.bytes));
+                         session.client, header.bytes));
   }
   resize_with_room(session.gradients, static_cast<std::size_t>(header.bytes), kLeastBytes);
-  session.pair.gradients->receive(flat_view(session.gradients, DType::kU8), kAsker, kRowTag);
+  session.pair.gradients->receive(flat_view(session.gradients, DType::kU8), kClient, kRowTag);
   UpdateContext context;
   context.lr = header.lr;
   context.count = header.count;
@@ -210,7 +210,7 @@ void RowServer::apply(Session& session, const RowHeader& header) {
     fail_run(
         fmt::format("row gradients of worker {} of replica {} have {} bytes, expected {} for {} rows of {} "
                     "tables; do all ranks run one build?",
-                    session.worker, session.asker, session.gradients.size(), expected, all, tables_.size()));
+                    session.worker, session.client, session.gradients.size(), expected, all, tables_.size()));
   }
   const auto* ids = reinterpret_cast<const std::int64_t*>(at);
   std::byte* value = at + all * sizeof(std::int64_t);
@@ -231,7 +231,7 @@ void RowServer::apply(Session& session, const RowHeader& header) {
 
 void RowServer::answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const {
   const Node& asked = nodes_.at(node);
-  asked.answerer->answer(request, asked.tables, answer);
+  asked.handler->answer(request, asked.tables, answer);
 }
 
 void RowServer::update(const UpdateContext& context, std::size_t table, const RowGradient& rows) {

@@ -48,14 +48,14 @@ class RowServer {
   std::span<const Table> tables() const { return tables_; }
 
   /// While executors are built: equal nodes of several workers get one number, and the first answers.
-  int offer(std::string_view node, std::span<const std::string> tables, const RowAnswerer& answerer);
+  int offer(std::string_view node, std::span<const std::string> tables, const RowLookupHandler& handler);
   /// Once weights exist. Throws Error(kConfig) for a sharded table that no node answers for.
   void open(ParameterSet& live, Updater& updater);
   /// Sets where actors log from now on.
   void set_log(RankLog* log) { host_.set_log(log); }
   /// Serves from here on. The other replicas open their ends (RowClient::open) at the same time.
   void start();
-  /// Returns when every asker has said goodbye. Rethrows an error that ended an actor.
+  /// Returns when every client has said goodbye. Rethrows an error that ended an actor.
   void stop();
   /// After stop(): the seconds that the actors waited for requests and for their bytes, which delays no
   /// worker. By the purpose that the transport counts them under.
@@ -75,7 +75,7 @@ class RowServer {
   struct Node {
     std::string name;
     std::vector<std::string> names;
-    const RowAnswerer* answerer = nullptr;
+    const RowLookupHandler* handler = nullptr;
     std::vector<const RowTable*> tables;
   };
   struct Accesses {
@@ -89,7 +89,7 @@ class RowServer {
   };
   /// State of one actor.
   struct Session {
-    int asker = 0, worker = 0;  ///< replica, and worker of it
+    int client = 0, worker = 0;  ///< replica, and worker of it
     std::vector<std::byte> request, reply, gradients;
     RowPair pair;  ///< last: it may still use the above, and goes first
   };

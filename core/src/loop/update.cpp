@@ -56,12 +56,12 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
   cut();
 }
 
-void Updater::bind(const GridSpec& grid) {
+void Updater::bind(const MeshSpec& mesh) {
   auto* binding = static_cast<OptimizerBinding*>(optimizer_.query(OptimizerBinding::kId));
   if (binding == nullptr) return;
   for (const ParameterInfo& info : live_.parameters())
-    first_holder_.push_back(is_first_holder(info.spec, grid.coordinates) ? 1 : 0);
-  binding->bind({live_.parameters(), first_holder_, grid.all, &device_});
+    first_holder_.push_back(is_first_holder(info.spec, mesh.coordinates) ? 1 : 0);
+  binding->bind({live_.parameters(), first_holder_, mesh.all, &device_});
 }
 
 void Updater::cut() {
@@ -114,7 +114,7 @@ double Updater::squares_of(const TensorView& rows) {
 }
 
 double Updater::gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
-                              const GridSpec& grid, Communicator* replicas) {
+                              const MeshSpec& mesh, Communicator* replicas) {
   const auto sum_over = [](Communicator& ranks, double& value) {
     TensorView view;
     view.data = &value;
@@ -123,7 +123,7 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
     ranks.all_reduce(view, ReduceOp::kSum);
   };
   double sum = 0, cut = 0;
-  if (grid.all == nullptr) {
+  if (mesh.all == nullptr) {
     for (int arena = 0; arena < gradients.arenas(); ++arena) {
       const TensorView view = gradients.arena(arena);
       if (!view.empty()) sum += reduce_.sum_of_squares(as_reals(view));
@@ -131,18 +131,18 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
   } else {
     for (const ParameterInfo& info : gradients.parameters()) {
       const TensorView view = gradients.tensor(info.index);
-      if (!view.empty() && is_first_holder(info.spec, grid.coordinates))
+      if (!view.empty() && is_first_holder(info.spec, mesh.coordinates))
         sum += reduce_.sum_of_squares(as_reals(view));
     }
   }
   for (const RowGradient& row : rows) {
     const ParameterSpec& spec = live_.parameters()[row.parameter].spec;
-    if (row.ids.empty() || !is_first_holder(spec, grid.coordinates)) continue;
+    if (row.ids.empty() || !is_first_holder(spec, mesh.coordinates)) continue;
     (is_cut(spec, kReplicaAxis) ? cut : sum) += squares_of(row.values);
   }
   if (replicas != nullptr) sum_over(*replicas, cut);
   sum += cut;
-  if (grid.all != nullptr) sum_over(*grid.all, sum);
+  if (mesh.all != nullptr) sum_over(*mesh.all, sum);
   return std::sqrt(sum);
 }
 

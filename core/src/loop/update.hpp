@@ -15,22 +15,22 @@
 
 namespace tenon::train {
 
-/// The model grid as far as norms need it.
-struct GridSpec {
+/// The mesh as far as norms need it.
+struct MeshSpec {
   std::span<const int> coordinates;
-  Communicator* all = nullptr;  ///< all ranks of the replica's grid; null when it has one rank
+  Communicator* all = nullptr;  ///< all ranks of the replica's mesh; null when it has one rank
 };
 
 class Updater {
  public:
   Updater(Optimizer& optimizer, ParameterSet& live, Device& device);
   /// Lets a rule that asks for it prepare. Once, before the first apply().
-  void bind(const GridSpec& grid);
+  void bind(const MeshSpec& mesh);
 
   /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once; rows of
   /// tables that are sharded over the replicas summed over `replicas`, unless that is null. NaN or infinite
   /// exactly if some gradient is.
-  double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows, const GridSpec& grid,
+  double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows, const MeshSpec& mesh,
                        Communicator* replicas);
   /// One update of all trainable parameters; context.count is that of this update.
   void apply(const UpdateContext& context, const ParameterSet& gradients, std::span<const RowGradient> rows);

@@ -175,7 +175,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   if (shared_.rows.active()) rows = shared_.rows.run(rows);
   Communicator* owners = shared_.rows.cut() && !alone ? shared_.replica.group(Purpose::kStatistics) : nullptr;
   const double unscale = 1 / loss_scale;
-  result.gradient_norm = shared_.updater.gradient_norm(*gradients_, rows, shared_.grid, owners) * unscale;
+  result.gradient_norm = shared_.updater.gradient_norm(*gradients_, rows, shared_.mesh, owners) * unscale;
   const double loss = result.loss_sum / std::max(1.0, result.loss_count);
 
   BackwardStats stats;

@@ -51,7 +51,7 @@ struct WorkerShared {
   RankReplica& replica;
   Updater& updater;
   RowExchange& rows;
-  GridSpec grid;
+  MeshSpec mesh;
   int workers = 1;
   bool votes = false;     ///< all ranks apply a slot, or none does
   bool answered = false;  ///< the recovery policy answers what is not finite

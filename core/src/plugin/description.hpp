@@ -2,7 +2,7 @@
 // process or was looked at by the probe. The line form is how the probe sends it.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 
 #include <cstdint>
 #include <optional>

@@ -347,8 +347,9 @@ std::string component_name(std::string_view kind, std::string_view id) {
 }
 
 std::string descriptor_problem(const tenon_plugin_v1_t& plugin) {
-  if (plugin.magic != TENON_NECK_MAGIC) {
-    return fmt::format("magic is {:#018x}, expected {:#018x}", plugin.magic, std::uint64_t{TENON_NECK_MAGIC});
+  if (plugin.magic != TENON_PLUGIN_ABI_MAGIC) {
+    return fmt::format("magic is {:#018x}, expected {:#018x}", plugin.magic,
+                       std::uint64_t{TENON_PLUGIN_ABI_MAGIC});
   }
   if (plugin.struct_size < sizeof(tenon_plugin_v1_t)) {
     return fmt::format("struct_size is {}, expected at least {}", plugin.struct_size,

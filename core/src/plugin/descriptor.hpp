@@ -3,7 +3,7 @@
 // found by the probe.
 #pragma once
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 
 #include <string>
 #include <string_view>

@@ -30,9 +30,19 @@ struct Sound {
         options,          1,
         nullptr,          [](const void*, const tenon_host_v1*, tenon_error*) -> void* { return nullptr; },
         [](void*) {},     [](void*, const char*) -> void* { return nullptr; }};
-    plugin = {TENON_NECK_MAGIC, sizeof plugin, TENON_ABI_EPOCH, "tag", "acme.lion",
-              "1.0.0",          "Lion",        "Acme",          "MIT", "",
-              nullptr,          nullptr,       components};
+    plugin = {TENON_PLUGIN_ABI_MAGIC,
+              sizeof plugin,
+              TENON_ABI_EPOCH,
+              "tag",
+              "acme.lion",
+              "1.0.0",
+              "Lion",
+              "Acme",
+              "MIT",
+              "",
+              nullptr,
+              nullptr,
+              components};
   }
   OptionSpec lr = option::real("lr", "1e-4").at_least(0);
   OptionSpec mode = option::text("mode", "\"up\"").one_of(kChoices);

@@ -6,7 +6,7 @@
 
 #include "plugin/abi_tag.hpp"
 
-#include <tenon/neck.h>
+#include <tenon/plugin_abi.h>
 
 #include <filesystem>
 

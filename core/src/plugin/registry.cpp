@@ -1,5 +1,5 @@
-// State of the registry, and components through the neck. A status per plugin is what lookups see; an entry
-// beside it holds what loading adds.
+// State of the registry, and components through the plugin ABI. A status per plugin is what lookups see; an
+// entry beside it holds what loading adds.
 #include <tenon/registry.hpp>
 
 #include "base/digests.hpp"
@@ -267,7 +267,7 @@ void Registry::shutdown() {
   if (!first.empty()) fail_plugin(first);
 }
 
-// Making and destroying components through the neck.
+// Making and destroying components through the plugin ABI.
 
 void ComponentHandle::reset() noexcept {
   if (object_ == nullptr) return;
@@ -285,14 +285,14 @@ void* ComponentHandle::query(const char* interface_id) const {
 ComponentHandle Registry::create(std::string_view kind, std::string_view type, const Options& options,
                                  Host& host) {
   const ComponentRef ref = find(kind, type);
-  const tenon_host_v1 neck_host{sizeof(tenon_host_v1), TENON_ABI_EPOCH, TENON_SDK_VERSION, &host};
+  const tenon_host_v1 plugin_abi_host{sizeof(tenon_host_v1), TENON_ABI_EPOCH, TENON_SDK_VERSION, &host};
   tenon_error err{sizeof(tenon_error), static_cast<std::int32_t>(ErrorKind::kPlugin), ""};
   const GuardContext context{ref.plugin, ref.name, host.rank(), -1,
                              dynamic_cast<const ResolvedOptions*>(&options)};
   void* object = nullptr;
   {
     const plugin::HangWatch watch(context, "create", host.deadline());
-    object = guard(context, [&] { return ref.component->create(&options, &neck_host, &err); });
+    object = guard(context, [&] { return ref.component->create(&options, &plugin_abi_host, &err); });
   }
   if (object != nullptr) return ComponentHandle(ref, object);
   err.message[sizeof err.message - 1] = '\0';

@@ -190,19 +190,18 @@ std::string axes_text(const std::vector<int>& axes) {
   return fmt::format("{} {}", axes.size() == 1 ? "axis" : "axes", fmt::join(axes, ", "));
 }
 
-void use_axes(const std::vector<int>& axes, std::span<const int> grid, std::vector<int>& used,
+void use_axes(const std::vector<int>& axes, std::span<const int> mesh, std::vector<int>& used,
               std::string_view what) {
   for (const int axis : axes) {
-    if (axis < 0 || axis >= static_cast<int>(grid.size())) {
-      fail_config(fmt::format("{}: laid over axis {} of the model grid, which has {} axes ([{}])", what, axis,
-                              grid.size(), fmt::join(grid, ", ")));
+    if (axis < 0 || axis >= static_cast<int>(mesh.size())) {
+      fail_config(fmt::format("{}: laid over axis {} of the mesh, which has {} axes ([{}])", what, axis,
+                              mesh.size(), fmt::join(mesh, ", ")));
     }
-    if (used[axis]++ != 0)
-      fail_config(fmt::format("{}: axis {} of the model grid is used twice", what, axis));
+    if (used[axis]++ != 0) fail_config(fmt::format("{}: axis {} of the mesh is used twice", what, axis));
   }
 }
 
-std::size_t part_index(const DimSharding& cut, const GridPlace& place) {
+std::size_t part_index(const DimSharding& cut, const MeshPlace& place) {
   if (cut.axes.size() == 1 && cut.axes.front() == kReplicaAxis) return place.replica;
   int index = 0;
   for (const int axis : cut.axes) {
@@ -255,8 +254,8 @@ std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owne
   return offsets;
 }
 
-void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what) {
-  std::vector<int> used(grid.size(), 0);
+void check_layout(const Layout& layout, std::span<const int> mesh, std::string_view what) {
+  std::vector<int> used(mesh.size(), 0);
   std::vector<bool> cut_dims(layout.shape.rank(), false);
   for (const DimSharding& cut : layout.sharding) {
     if (cut.dim < 0 || cut.dim >= layout.shape.rank()) {
@@ -270,9 +269,9 @@ void check_layout(const Layout& layout, std::span<const int> grid, std::string_v
     // As many parts as there are replicas: only the run knows how many.
     std::size_t parts = cut.offsets.empty() ? 1 : cut.offsets.size() - 1;
     if (cut.axes != std::vector{kReplicaAxis}) {
-      use_axes(cut.axes, grid, used, what);
+      use_axes(cut.axes, mesh, used, what);
       parts = 1;
-      for (const int axis : cut.axes) parts *= static_cast<std::size_t>(grid[axis]);
+      for (const int axis : cut.axes) parts *= static_cast<std::size_t>(mesh[axis]);
     }
     if (cut.offsets.size() != parts + 1 || cut.offsets.front() != 0 ||
         cut.offsets.back() != layout.shape[cut.dim] ||
@@ -282,10 +281,10 @@ void check_layout(const Layout& layout, std::span<const int> grid, std::string_v
           cut.dim, axes_text(cut.axes), layout.shape[cut.dim], parts, fmt::join(cut.offsets, ", ")));
     }
   }
-  use_axes(layout.partial, grid, used, what);
+  use_axes(layout.partial, mesh, used, what);
 }
 
-Box part_of(const Layout& layout, const GridPlace& place) {
+Box part_of(const Layout& layout, const MeshPlace& place) {
   Box box{layout.shape, layout.shape};
   for (int dim = 0; dim < layout.shape.rank(); ++dim) {
     box.offset[dim] = 0;
@@ -314,18 +313,18 @@ std::string layout_text(const Layout& layout) {
   return text;
 }
 
-std::vector<int> grid_coordinates(int index, std::span<const int> grid) {
-  std::vector<int> coordinates(grid.size());
-  for (std::size_t axis = grid.size(); axis-- > 0;) {
-    coordinates[axis] = index % grid[axis];
-    index /= grid[axis];
+std::vector<int> mesh_coordinates(int index, std::span<const int> mesh) {
+  std::vector<int> coordinates(mesh.size());
+  for (std::size_t axis = mesh.size(); axis-- > 0;) {
+    coordinates[axis] = index % mesh[axis];
+    index /= mesh[axis];
   }
   return coordinates;
 }
 
-int grid_index(std::span<const int> coordinates, std::span<const int> grid) {
+int mesh_index(std::span<const int> coordinates, std::span<const int> mesh) {
   int index = 0;
-  for (std::size_t axis = 0; axis < grid.size(); ++axis) index = index * grid[axis] + coordinates[axis];
+  for (std::size_t axis = 0; axis < mesh.size(); ++axis) index = index * mesh[axis] + coordinates[axis];
   return index;
 }
 

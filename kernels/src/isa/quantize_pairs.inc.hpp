@@ -117,7 +117,7 @@ TENON_INLINE I largest_of_blocks(const I (&words)[8]) {
 }
 
 /// A magnitude on the grid of E2M1, and its code in the low three bits.
-struct OnGrid {
+struct OnMesh {
   F value;
   I code;
 };
@@ -125,7 +125,7 @@ struct OnGrid {
 /// has whole steps in the last place. That one e is two steps, which make the low bits of the result, the
 /// binade's added, the code. a is below 7, with draws at most 6.
 template <Draw kDraw>
-TENON_INLINE OnGrid on_grid(F a, I draw) {
+TENON_INLINE OnMesh on_grid(F a, I draw) {
   const auto binade = [](F x) TENON_BODY { return Grid<Element::kE2M1>::exponent_of(x); };
   constexpr float kShift = 0x1p22f + 1;
   I e = binade(a);
@@ -158,8 +158,8 @@ TENON_INLINE I quantize_words(I words, F encode, F decode, I draws, std::uint8_t
     even = min(even, splat(Grid<Element::kE2M1>::kLargest));
     odd = min(odd, splat(Grid<Element::kE2M1>::kLargest));
   }
-  const OnGrid low = on_grid<kDraw>(even, draws & splat_int(0xff));
-  const OnGrid high = on_grid<kDraw>(odd, shift_right_logical(draws, 8));
+  const OnMesh low = on_grid<kDraw>(even, draws & splat_int(0xff));
+  const OnMesh high = on_grid<kDraw>(odd, shift_right_logical(draws, 8));
   if constexpr (kCodes) store_low_bytes(codes, packed_codes(low.code, high.code, words));
   const I values = bits_of(high.value * decode) | shift_right_logical(bits_of(low.value * decode), 16);
   return or_masked(values, words, splat_int(static_cast<std::int32_t>(0x80008000u)));

@@ -62,7 +62,7 @@ TENON_INLINE bool quantize_half(const QuantizeArgs<Bf16>& a, std::int64_t row, s
     I draw = {};
     if constexpr (kDraw != Draw::kNone)
       draw = shift_right_logical(draws[e / 4], 8 * (e % 4)) & splat_int(0xff);
-    const OnGrid rounded =
+    const OnMesh rounded =
         on_grid<kDraw>(min(abs(x) * scales.encode, splat(Grid<Element::kE2M1>::kLargest)), draw);
     if constexpr (kValues) {
       const I value = or_masked(bits_of(rounded.value * scales.decode), bits_of(x), sign_bit);

@@ -5,11 +5,11 @@
 
 #include "isa/attention.inc.hpp"
 #include "isa/batch_norm.inc.hpp"
+#include "isa/batched_complex_gemm.inc.hpp"
 #include "isa/dequantize.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/interaction.inc.hpp"
-#include "isa/mode_product.inc.hpp"
 #include "isa/mor.inc.hpp"
 #include "isa/norm.inc.hpp"
 #include "isa/pool.inc.hpp"
@@ -93,10 +93,10 @@ constexpr KernelTable kTable = {
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = adamw, .sgd = sgd},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
-    .modes = {.workspace = mode_product_workspace,
-              .forward = mode_product_forward,
-              .backward_input = mode_product_backward_input,
-              .backward_weight = mode_product_backward_weight},
+    .modes = {.workspace = batched_complex_gemm_workspace,
+              .forward = batched_complex_gemm_forward,
+              .backward_input = batched_complex_gemm_backward_input,
+              .backward_weight = batched_complex_gemm_backward_weight},
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
     .mor = {.strip = mor_strip},

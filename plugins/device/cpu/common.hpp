@@ -143,11 +143,11 @@ std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
-std::unique_ptr<LineSums> make_line_sums();
+std::unique_ptr<SparseAxisOps> make_sparse_axis_ops();
 std::unique_ptr<SignOps> make_sign_ops();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<MorOps> make_mor_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);
-std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels);
+std::unique_ptr<BatchedComplexGemms> make_batched_complex_gemms(const Kernels& kernels);
 
 }  // namespace tenon::cpu

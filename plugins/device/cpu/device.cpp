@@ -140,12 +140,12 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<PartNormOps> part_norm_;
   std::unique_ptr<InteractionOps> interaction_;
-  std::unique_ptr<LineSums> line_sums_;
+  std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
   std::unique_ptr<SignOps> signs_;
   std::unique_ptr<QuantOps> quant_;
   std::unique_ptr<MorOps> mor_;
   std::unique_ptr<Fft> fft_;
-  std::unique_ptr<ModeProducts> mode_products_;
+  std::unique_ptr<BatchedComplexGemms> batched_complex_gemms_;
 };
 
 namespace {
@@ -230,12 +230,12 @@ void CpuDevice::open(const DeviceSpec& spec) {
   normalisation_ = make_normalisation_ops(kernels_);
   part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
-  line_sums_ = make_line_sums();
+  sparse_axis_ops_ = make_sparse_axis_ops();
   signs_ = make_sign_ops();
   quant_ = make_quant_ops(kernels_);
   mor_ = make_mor_ops(kernels_);
   fft_ = make_fft(kernels_);
-  mode_products_ = make_mode_products(kernels_);
+  batched_complex_gemms_ = make_batched_complex_gemms(kernels_);
 }
 
 void* CpuDevice::allocate(std::size_t bytes) {
@@ -266,24 +266,25 @@ int CpuDevice::usable() const {
 }
 
 void* CpuDevice::query(std::string_view interface_id) {
-  const std::pair<std::string_view, void*> offers[] = {{Blas::kId, blas_.get()},
-                                                       {NeuralOps::kId, neural_.get()},
-                                                       {Attention::kId, attention_.get()},
-                                                       {EmbeddingOps::kId, embedding_.get()},
-                                                       {Elementwise::kId, elementwise_.get()},
-                                                       {ReduceOps::kId, reduce_.get()},
-                                                       {UpdateOps::kId, update_.get()},
-                                                       {WindowOps::kId, window_.get()},
-                                                       {Convolutions::kId, convolutions_.get()},
-                                                       {NormalisationOps::kId, normalisation_.get()},
-                                                       {PartNormOps::kId, part_norm_.get()},
-                                                       {InteractionOps::kId, interaction_.get()},
-                                                       {LineSums::kId, line_sums_.get()},
-                                                       {SignOps::kId, signs_.get()},
-                                                       {QuantOps::kId, quant_.get()},
-                                                       {MorOps::kId, mor_.get()},
-                                                       {Fft::kId, fft_.get()},
-                                                       {ModeProducts::kId, mode_products_.get()}};
+  const std::pair<std::string_view, void*> offers[] = {
+      {Blas::kId, blas_.get()},
+      {NeuralOps::kId, neural_.get()},
+      {Attention::kId, attention_.get()},
+      {EmbeddingOps::kId, embedding_.get()},
+      {Elementwise::kId, elementwise_.get()},
+      {ReduceOps::kId, reduce_.get()},
+      {UpdateOps::kId, update_.get()},
+      {WindowOps::kId, window_.get()},
+      {Convolutions::kId, convolutions_.get()},
+      {NormalisationOps::kId, normalisation_.get()},
+      {PartNormOps::kId, part_norm_.get()},
+      {InteractionOps::kId, interaction_.get()},
+      {SparseAxisOps::kId, sparse_axis_ops_.get()},
+      {SignOps::kId, signs_.get()},
+      {QuantOps::kId, quant_.get()},
+      {MorOps::kId, mor_.get()},
+      {Fft::kId, fft_.get()},
+      {BatchedComplexGemms::kId, batched_complex_gemms_.get()}};
   if (interface_id == DeviceAvailability::kId) return static_cast<DeviceAvailability*>(this);
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;

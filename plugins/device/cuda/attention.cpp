@@ -23,7 +23,7 @@ class CudaAttentionKernel final : public AttentionKernel {
     constexpr const char* kWhere = "attention";
     const bodies::AttentionForward<S> body{shape_.forward(q, k, v, key_mask, y, lse, kWhere)};
     check_scratch(scratch, kWhere);
-    if (shape_.queries() > 0) queue_.launch(kWhere, body.grid(), body);
+    if (shape_.queries() > 0) queue_.launch(kWhere, body.mesh(), body);
   }
 
   void backward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
@@ -37,9 +37,9 @@ class CudaAttentionKernel final : public AttentionKernel {
     const bodies::AttentionRowSums<S> row_sums{args, sums};
     const bodies::AttentionQueryGradient<S> query{args, sums};
     const bodies::AttentionKeyGradients<S> keys{args, sums};
-    queue_.launch("attention backward: sums", row_sums.grid(), row_sums);
-    queue_.launch("attention backward: dq", query.grid(), query);
-    queue_.launch("attention backward: dk, dv", keys.grid(), keys);
+    queue_.launch("attention backward: sums", row_sums.mesh(), row_sums);
+    queue_.launch("attention backward: dq", query.mesh(), query);
+    queue_.launch("attention backward: dk, dv", keys.mesh(), keys);
   }
 
  private:

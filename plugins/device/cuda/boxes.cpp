@@ -1,5 +1,5 @@
-// Boxes of tensors (family BoxOps). Copies move words of the elements' size, whatever the dtype; elements of
-// two words count twice along the last dimension.
+// Boxes of tensors (family StridedCopyOps). Copies move words of the elements' size, whatever the dtype;
+// elements of two words count twice along the last dimension.
 #include "common.hpp"
 
 #include <tenon/kernels/cuda/boxes.hpp>
@@ -46,9 +46,9 @@ bodies::BoxPair pair_of(const TensorView& from, const Box& source, const TensorV
   return bodies::box_pair(dims, lines[0].at, lines[1].at, lines[2].at, lines[3].at, lines[4].at);
 }
 
-class CudaBoxOps final : public BoxOps {
+class CudaStridedCopyOps final : public StridedCopyOps {
  public:
-  explicit CudaBoxOps(Queue& queue) : queue_(queue) {}
+  explicit CudaStridedCopyOps(Queue& queue) : queue_(queue) {}
 
   void copy(TensorView from, const Box& source, TensorView to, const Box& target) override {
     constexpr const char* kWhere = "copy of a box";
@@ -131,8 +131,8 @@ class CudaBoxOps final : public BoxOps {
 
 }  // namespace
 
-std::unique_ptr<BoxOps> make_box_ops(Queue& queue) {
-  return std::make_unique<CudaBoxOps>(queue);
+std::unique_ptr<StridedCopyOps> make_strided_copy_ops(Queue& queue) {
+  return std::make_unique<CudaStridedCopyOps>(queue);
 }
 
 }  // namespace tenon::cuda

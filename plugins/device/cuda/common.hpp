@@ -101,8 +101,8 @@ std::string describe_convolutions(const Convolutions& convolutions);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
-std::unique_ptr<BoxOps> make_box_ops(Queue& queue);
-std::unique_ptr<LineSums> make_line_sums(Queue& queue);
+std::unique_ptr<StridedCopyOps> make_strided_copy_ops(Queue& queue);
+std::unique_ptr<SparseAxisOps> make_sparse_axis_ops(Queue& queue);
 std::unique_ptr<SignOps> make_sign_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<MorOps> make_mor_ops(Queue& queue);
@@ -110,6 +110,6 @@ std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);
 /// Names the implementation of long transforms; "" while none was prepared.
 std::string describe_fft(const Fft& fft);
-std::unique_ptr<ModeProducts> make_mode_products(Queue& queue);
+std::unique_ptr<BatchedComplexGemms> make_batched_complex_gemms(Queue& queue);
 
 }  // namespace tenon::cuda

@@ -94,9 +94,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<InteractionOps> interaction_ops_;
-  std::unique_ptr<BoxOps> box_ops_;
-  std::unique_ptr<LineSums> line_sums_;
-  std::unique_ptr<ModeProducts> mode_products_;
+  std::unique_ptr<StridedCopyOps> strided_copy_ops_;
+  std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
+  std::unique_ptr<BatchedComplexGemms> batched_complex_gemms_;
   std::unique_ptr<SignOps> sign_ops_;
   std::unique_ptr<QuantOps> quant_ops_;
   std::unique_ptr<MorOps> mor_ops_;
@@ -155,9 +155,9 @@ void CudaDevice::open(const DeviceSpec& spec) {
   window_ops_ = make_window_ops(*queue_);
   convolutions_ = make_convolutions(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
-  box_ops_ = make_box_ops(*queue_);
-  line_sums_ = make_line_sums(*queue_);
-  mode_products_ = make_mode_products(*queue_);
+  strided_copy_ops_ = make_strided_copy_ops(*queue_);
+  sparse_axis_ops_ = make_sparse_axis_ops(*queue_);
+  batched_complex_gemms_ = make_batched_complex_gemms(*queue_);
   sign_ops_ = make_sign_ops(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   mor_ops_ = make_mor_ops(*queue_);
@@ -198,27 +198,28 @@ std::string_view CudaDevice::features() const {
 }
 
 void* CudaDevice::query(std::string_view interface_id) {
-  const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()},
-                                                       {NeuralOps::kId, neural_ops_.get()},
-                                                       {NormalisationOps::kId, normalisation_ops_.get()},
-                                                       {PartNormOps::kId, part_norm_ops_.get()},
-                                                       {ReduceOps::kId, reduce_ops_.get()},
-                                                       {EmbeddingOps::kId, embedding_ops_.get()},
-                                                       {Blas::kId, blas_.get()},
-                                                       {Attention::kId, attention_.get()},
-                                                       {UpdateOps::kId, update_ops_.get()},
-                                                       {FormulaOps::kId, formula_ops_.get()},
-                                                       {WindowOps::kId, window_ops_.get()},
-                                                       {Convolutions::kId, convolutions_.get()},
-                                                       {InteractionOps::kId, interaction_ops_.get()},
-                                                       {BoxOps::kId, box_ops_.get()},
-                                                       {LineSums::kId, line_sums_.get()},
-                                                       {ModeProducts::kId, mode_products_.get()},
-                                                       {SignOps::kId, sign_ops_.get()},
-                                                       {QuantOps::kId, quant_ops_.get()},
-                                                       {MorOps::kId, mor_ops_.get()},
-                                                       {ScaledProducts::kId, scaled_products_.get()},
-                                                       {Fft::kId, fft_.get()}};
+  const std::pair<std::string_view, void*> offers[] = {
+      {Elementwise::kId, elementwise_.get()},
+      {NeuralOps::kId, neural_ops_.get()},
+      {NormalisationOps::kId, normalisation_ops_.get()},
+      {PartNormOps::kId, part_norm_ops_.get()},
+      {ReduceOps::kId, reduce_ops_.get()},
+      {EmbeddingOps::kId, embedding_ops_.get()},
+      {Blas::kId, blas_.get()},
+      {Attention::kId, attention_.get()},
+      {UpdateOps::kId, update_ops_.get()},
+      {FormulaOps::kId, formula_ops_.get()},
+      {WindowOps::kId, window_ops_.get()},
+      {Convolutions::kId, convolutions_.get()},
+      {InteractionOps::kId, interaction_ops_.get()},
+      {StridedCopyOps::kId, strided_copy_ops_.get()},
+      {SparseAxisOps::kId, sparse_axis_ops_.get()},
+      {BatchedComplexGemms::kId, batched_complex_gemms_.get()},
+      {SignOps::kId, sign_ops_.get()},
+      {QuantOps::kId, quant_ops_.get()},
+      {MorOps::kId, mor_ops_.get()},
+      {ScaledProducts::kId, scaled_products_.get()},
+      {Fft::kId, fft_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

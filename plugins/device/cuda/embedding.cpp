@@ -95,7 +95,7 @@ class CudaEmbeddingOps final : public EmbeddingOps {
                                   positions[to],
                                   places};
       queue_.launch(kWhere, grid, bodies::CountDigits{step});
-      queue_.launch(kWhere, bodies::SumPlaces::grid(),
+      queue_.launch(kWhere, bodies::SumPlaces::mesh(),
                     bodies::SumPlaces{bodies::kDigits * grid.blocks, places});
       queue_.launch(kWhere, grid, bodies::MoveIds{step});
     }

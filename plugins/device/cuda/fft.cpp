@@ -172,11 +172,11 @@ class DirectFftKernel final : public FftKernel {
     if (to_modes_) {
       const bodies::DirectFft<S, T, T, Matrix> body{points,       modes,  points_, modes_,    matrix,
                                                     waves_.modes, lines_, true,    accumulate};
-      queue_.launch(kWhere, body.grid(), body);
+      queue_.launch(kWhere, body.mesh(), body);
     } else {
       const bodies::DirectFft<T, S, T, Matrix> body{modes,        points, modes_, points_,   matrix,
                                                     waves_.modes, lines_, false,  accumulate};
-      queue_.launch(kWhere, body.grid(), body);
+      queue_.launch(kWhere, body.mesh(), body);
     }
   }
 

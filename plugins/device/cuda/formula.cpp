@@ -48,7 +48,7 @@ class CudaFormulaOps final : public FormulaOps {
       body.value_count = static_cast<int>(formula.values());
       body.sum_count = static_cast<int>(sums.size());
       body.partial = queue_.scratch<double>();
-      const bodies::Grid grid = body.grid();
+      const bodies::Grid grid = body.mesh();
       queue_.launch(kWhere, grid, body);
       join(static_cast<std::size_t>(grid.blocks), sums);
     });

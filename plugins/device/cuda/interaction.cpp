@@ -29,7 +29,7 @@ class CudaInteractionOps final : public InteractionOps {
         auto args = device_arguments::dot_args(kind, sizes, first, rest);
         args.y = out;
         const bodies::InteractionForward<S> body{args, sizes.batch};
-        queue_.launch(kWhere, body.grid(), body);
+        queue_.launch(kWhere, body.mesh(), body);
       } else if (kind == Interaction::kSum) {
         queue_.launch(kWhere, grid_for(y.elements()),
                       bodies::SumVectors<S>{first, rest, out, sizes.batch, sizes.count, sizes.width});
@@ -60,7 +60,7 @@ class CudaInteractionOps final : public InteractionOps {
         args.accumulate_z0 = accumulate_z0;
         args.accumulate_z = accumulate_z;
         const bodies::InteractionBackward<S> body{args, sizes.batch};
-        if (body.grid().blocks > 0) queue_.launch(kWhere, body.grid(), body);
+        if (body.mesh().blocks > 0) queue_.launch(kWhere, body.mesh(), body);
         return;
       }
       if (first != nullptr) spread<S>({above, first, sizes.batch, columns, 0, 1, sizes.first, accumulate_z0});

@@ -24,13 +24,13 @@ class CudaSignOps final : public SignOps {
       const device_signs::Encoding<A> a(x, row, place, lost, scratch);
       if (a.n > 0) {
         const bodies::SignBlockSums<A> sums{a.x, a.n, a.sums};
-        queue_.launch(device_signs::kEncode, sums.grid(), sums);
+        queue_.launch(device_signs::kEncode, sums.mesh(), sums);
       }
-      queue_.launch(device_signs::kEncode, bodies::SignScale::grid(),
+      queue_.launch(device_signs::kEncode, bodies::SignScale::mesh(),
                     bodies::SignScale{a.sums, a.n, a.scale});
       if (a.n == 0) return;
       const bodies::EncodeSigns<A> bits{a.x, a.n, a.scale, a.bits, a.lost};
-      queue_.launch(device_signs::kEncode, bits.grid(), bits);
+      queue_.launch(device_signs::kEncode, bits.mesh(), bits);
     });
   }
 
@@ -40,7 +40,7 @@ class CudaSignOps final : public SignOps {
       const device_signs::Decoding<A> a(rows, place, mean);
       if (a.n == 0) return;
       const bodies::DecodeSigns<A> body{a.rows, a.mean, a.n};
-      queue_.launch(device_signs::kDecode, body.grid(), body);
+      queue_.launch(device_signs::kDecode, body.mesh(), body);
     });
   }
 

@@ -43,7 +43,7 @@ void sum_columns(Queue& queue, const char* where, std::int64_t rows, std::int64_
                   terms,
                   queue.scratch<kernels::cuda::Sums<A, K>>(),
                   outputs};
-  run_sums<A, K>(queue, where, body.grid(), body);
+  run_sums<A, K>(queue, where, body.mesh(), body);
 }
 
 /// outputs (+)= the sums of terms(i, set, j) over the elements of each set.
@@ -58,7 +58,7 @@ void sum_sets(Queue& queue, const char* where, const kernels::cuda::Sets& of, co
   }
   const Body body{of, kernels::cuda::slabs_of_sets(of), terms,
                   queue.scratch<kernels::cuda::Sums<double, K>>(), outputs};
-  run_sums<double, K>(queue, where, body.grid(), body);
+  run_sums<double, K>(queue, where, body.mesh(), body);
 }
 
 // Searches for the first element with a property. They wait for the device.

@@ -99,7 +99,7 @@ class CudaWindowOps final : public WindowOps {
  private:
   template <class Body>
   void start(const char* where, const Body& body) {
-    const Grid grid = body.grid();
+    const Grid grid = body.mesh();
     if (grid.blocks > 0) queue_.launch(where, grid, body);
   }
 

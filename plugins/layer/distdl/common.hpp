@@ -21,8 +21,8 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 }
 
 /// The operators on boxes of a device with memory of its own; null in host memory, where lines are copied.
-inline BoxOps* boxes_of(Device& device) {
-  return device.space() == MemorySpace::kHost ? nullptr : &device.family<BoxOps>();
+inline StridedCopyOps* boxes_of(Device& device) {
+  return device.space() == MemorySpace::kHost ? nullptr : &device.family<StridedCopyOps>();
 }
 
 /// The only input, an activation.

@@ -16,8 +16,8 @@ void Conv::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
   plan_ = plan_channels(context, options_, x.layout, windows_.output_layout(options_.integer("features")));
-  ModelGrid& grid = context.grid();
-  x_ = x.shape, y_ = part_of(plan_.y, grid.place()).extents;
+  Mesh& mesh = context.mesh();
+  x_ = x.shape, y_ = part_of(plan_.y, mesh.place()).extents;
   dtype_ = x.dtype;
   scatters_ = options_.text("backward") == "scatter";
   ops_ = &context.device().family<WindowOps>();
@@ -27,7 +27,7 @@ void Conv::infer(InferContext& context) {
   const std::string what = fmt::format("layer '{}'", context.name());
   const auto sum_over = [&](const std::vector<int>& axes, const Layout& whole) {
     if (axes.empty()) return std::unique_ptr<LinearMap>();
-    return redistribution(grid,
+    return redistribution(mesh,
                           {.from = {whole.shape, whole.sharding, axes},
                            .to = whole,
                            .dtype = dtype_,

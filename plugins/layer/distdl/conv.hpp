@@ -1,4 +1,4 @@
-// Layer `conv`: y = w * x + b over 1 to 3 dimensions, any of which may be sharded over the model grid, and so
+// Layer `conv`: y = w * x + b over 1 to 3 dimensions, any of which may be sharded over the mesh, and so
 // may the batch: then weights are replicated and their gradients summed. Channels and features may be
 // sharded, too, and the weight with them. On one rank it is `conv2d` in other dimensions.
 #pragma once
@@ -47,7 +47,7 @@ class Conv final : public Layer {
                     "elements"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the model grid that cut the features of the result, and weight and bias with "
+          .doc_text("axes of the mesh that cut the features of the result, and weight and bias with "
                     "them; x is copied over these axes"),
       option::text("backward", "\"gather\"")
           .one_of(kBackwards)
@@ -60,11 +60,10 @@ class Conv final : public Layer {
               "others' parts travel. It copies what these outputs read and are, and adds up gradients of "
               "weights in another order; needs backward = gather"),
   };
-  static constexpr ComponentInfo kInfo{
-      .id = "conv",
-      .summary = "convolution in 1 to 3 dimensions that may lie over a model grid",
-      .options = kOptions,
-      .capabilities = kOnHost};
+  static constexpr ComponentInfo kInfo{.id = "conv",
+                                       .summary = "convolution in 1 to 3 dimensions that may lie over a mesh",
+                                       .options = kOptions,
+                                       .capabilities = kOnHost};
 
   explicit Conv(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;
@@ -122,7 +121,7 @@ class Conv final : public Layer {
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  BoxOps* boxes_ = nullptr;  ///< null in host memory
+  StridedCopyOps* boxes_ = nullptr;  ///< null in host memory
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;
   std::vector<Pass> passes_;

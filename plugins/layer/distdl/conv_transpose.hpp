@@ -1,5 +1,5 @@
 // Layer `conv_transpose`: the adjoint of a convolution as a layer, over 1 to 3 dimensions, any of which may
-// be sharded over the model grid, and so may the batch. Input i adds its product with the weight to the
+// be sharded over the mesh, and so may the batch. Input i adds its product with the weight to the
 // outputs stride i - padding + dilation m, m = 0 ... kernel - 1; all outputs get the bias.
 #pragma once
 
@@ -37,7 +37,7 @@ class ConvTranspose final : public Layer {
   };
   static constexpr ComponentInfo kInfo{
       .id = "conv_transpose",
-      .summary = "transposed convolution in 1 to 3 dimensions that may lie over a model grid",
+      .summary = "transposed convolution in 1 to 3 dimensions that may lie over a mesh",
       .options = kOptions,
       .capabilities = kOnHost};
 

@@ -13,34 +13,34 @@ namespace {
 // Sharding of features and channels over the ranks.
 
 /// Axes along which there are several ranks.
-std::vector<int> with_peers(std::vector<int> axes, const ModelGrid& grid) {
-  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1; });
+std::vector<int> with_peers(std::vector<int> axes, const Mesh& mesh) {
+  std::erase_if(axes, [&](int axis) { return mesh.extent(axis) == 1; });
   return axes;
 }
 
 /// The axes of option `axes`, which shard the features evenly.
 DimSharding wanted_cut(InferContext& context, const Options& options, const Layout& x,
                        std::int64_t features) {
-  const ModelGrid& grid = context.grid();
+  const Mesh& mesh = context.mesh();
   const std::vector<int> taken = cut_axes(x);
   DimSharding cut;
   cut.dim = 1;
   int parts = 1;
   for (const std::int64_t wanted : options.integers("axes")) {
-    if (wanted >= grid.axes()) {
-      refuse(context, fmt::format("axis {} of the model grid is to cut the features, but parallel.grid has "
+    if (wanted >= mesh.axes()) {
+      refuse(context, fmt::format("axis {} of the mesh is to cut the features, but parallel.grid has "
                                   "{} axes",
-                                  wanted, grid.axes()));
+                                  wanted, mesh.axes()));
     }
     const auto axis = static_cast<int>(wanted);
     if (std::find(taken.begin(), taken.end(), axis) != taken.end()) {
       refuse(context,
-             fmt::format("axis {} of the model grid is to cut the features, but it cuts x ({}); choose axes "
+             fmt::format("axis {} of the mesh is to cut the features, but it cuts x ({}); choose axes "
                          "over which x is copied, or put a repartition before the layer",
                          axis, layout_text(x)));
     }
     cut.axes.push_back(axis);
-    parts *= grid.extent(axis);
+    parts *= mesh.extent(axis);
   }
   cut.offsets = balanced_offsets(features, parts);
   return cut;
@@ -90,7 +90,7 @@ ChannelPlan plan_channels(InferContext& context, const Options& options, const L
                                 channels, features));
   }
   ChannelPlan plan;
-  const ModelGrid& grid = context.grid();
+  const Mesh& mesh = context.mesh();
   std::erase_if(y.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
   const DimSharding wanted = wanted_cut(context, options, x, features);
   const DimSharding* cut = cut_of(x, 1);
@@ -105,17 +105,17 @@ ChannelPlan plan_channels(InferContext& context, const Options& options, const L
     of_features = follow_groups(context, *cut, groups, channels, features);
   } else if (cut != nullptr) {
     plan.weight.push_back(*cut);
-    plan.summed = with_peers(cut->axes, grid);
+    plan.summed = with_peers(cut->axes, mesh);
   }
   if (!of_features.axes.empty()) {
     y.sharding.push_back(of_features);
     plan.weight.push_back(along(0, of_features));
     plan.bias.push_back(along(0, of_features));
   }
-  plan.dx_summed = with_peers(wanted.axes, grid);
-  check_layout(y, grid.extents(), fmt::format("layer '{}'", context.name()));
+  plan.dx_summed = with_peers(wanted.axes, mesh);
+  check_layout(y, mesh.extents(), fmt::format("layer '{}'", context.name()));
   plan.y = std::move(y);
-  find_groups(plan, part_of(x, context.grid().place()), part_of(plan.y, context.grid().place()), groups,
+  find_groups(plan, part_of(x, context.mesh().place()), part_of(plan.y, context.mesh().place()), groups,
               channels / groups, features / groups);
   return plan;
 }

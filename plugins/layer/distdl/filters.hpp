@@ -1,4 +1,4 @@
-// Filters of convolutions over the model grid: layouts of channels and features, and parameters.
+// Filters of convolutions over the mesh: layouts of channels and features, and parameters.
 #pragma once
 
 #include "common.hpp"
@@ -7,7 +7,7 @@
 
 namespace tenon::distdl {
 
-// Layouts over the model grid of the channels of x, the features of y and the weight between them. Sharded
+// Layouts over the mesh of the channels of x, the features of y and the weight between them. Sharded
 // channels make partial sums of y, which are added over their axes; axes that shard the features make partial
 // sums of the gradient of x. Groups whose channels are sharded stay with their filters, and nothing is
 // summed.

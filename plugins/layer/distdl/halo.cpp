@@ -41,7 +41,7 @@ Sliding sliding_for(const InferContext& context, const Options& options, int dim
 }
 
 void Halo::infer(InferContext& context, const ValueSpec& x, std::span<const Reach> reaches) {
-  ModelGrid& grid = context.grid();
+  Mesh& mesh = context.mesh();
   MoveSpec move{.from = x.layout, .to = {x.layout.shape, x.layout.sharding}, .dtype = x.dtype};
   move.windows = {nullptr, nullptr};
   move.device = &context.device();
@@ -54,8 +54,8 @@ void Halo::infer(InferContext& context, const ValueSpec& x, std::span<const Reac
       cut.offsets = balanced_offsets(move.to.shape[cut.dim], static_cast<int>(cut.offsets.size()) - 1);
   }
   outputs_ = move.to;
-  map_ = make_map(grid, "halo_exchange", move, fmt::format("layer '{}'", context.name()));
-  own_ = part_of(x.layout, grid.place()), made_ = part_of(outputs_, grid.place());
+  map_ = make_map(mesh, "halo_exchange", move, fmt::format("layer '{}'", context.name()));
+  own_ = part_of(x.layout, mesh.place()), made_ = part_of(outputs_, mesh.place());
   for (int dim = 2; dim < x.layout.shape.rank(); ++dim)
     reads_.push_back(dim_window(move.windows[dim].get(), own(dim), made(dim), x.layout.shape[dim]));
 }

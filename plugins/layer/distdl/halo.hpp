@@ -1,6 +1,6 @@
 // Elements of x [batch, channels, 1 to 3 extents] that a rank reads to make its shard of the outputs. An
 // index map per dimension after the channels names the elements that outputs read. All dimensions may be
-// sharded over the model grid. After the channels, outputs are sharded evenly over the axes that shard the
+// sharded over the mesh. After the channels, outputs are sharded evenly over the axes that shard the
 // inputs; batch and channels keep their sharding.
 #pragma once
 

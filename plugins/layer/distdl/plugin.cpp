@@ -4,8 +4,6 @@
 #include "repartition.hpp"
 #include "upsample.hpp"
 
-TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.distdl",
-                               .version = "0.1.0",
-                               .summary = "layers over a model grid"},
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.distdl", .version = "0.1.0", .summary = "layers over a mesh"},
              tenon::distdl::Repartition, tenon::distdl::Conv, tenon::distdl::ConvTranspose,
              tenon::distdl::MaxPool, tenon::distdl::AveragePool, tenon::distdl::Upsample)

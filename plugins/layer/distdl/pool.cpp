@@ -18,7 +18,7 @@ void Pool::infer(InferContext& context) {
   ops_ = &context.device().family<WindowOps>();
   window_ = context.workspace(dtype_bytes(dtype_, windows_.window_shape().elements()));
   const Layout y = windows_.output_layout(x.layout.shape[1]);
-  y_ = part_of(y, context.grid().place()).extents;
+  y_ = part_of(y, context.mesh().place()).extents;
   context.output({y_, dtype_, y});
 }
 

@@ -1,5 +1,5 @@
 // Layers `max_pool` and `average_pool`: the greatest element, or the mean, of each window over 1 to 3
-// dimensions, any of which may be sharded over the model grid, and so may batch and channels.
+// dimensions, any of which may be sharded over the mesh, and so may batch and channels.
 #pragma once
 
 #include "windows.hpp"
@@ -44,7 +44,7 @@ class Pool : public Layer {
 class MaxPool final : public Pool {
  public:
   static constexpr ComponentInfo kInfo{.id = "max_pool",
-                                       .summary = "greatest element of each window, over a model grid too",
+                                       .summary = "greatest element of each window, over a mesh too",
                                        .options = kPoolOptions,
                                        .capabilities = kOnHost};
   using Pool::Pool;
@@ -59,7 +59,7 @@ class MaxPool final : public Pool {
 class AveragePool final : public Pool {
  public:
   static constexpr ComponentInfo kInfo{.id = "average_pool",
-                                       .summary = "mean of each window, over a model grid too",
+                                       .summary = "mean of each window, over a mesh too",
                                        .options = kPoolOptions,
                                        .capabilities = kOnHost};
   using Pool::Pool;

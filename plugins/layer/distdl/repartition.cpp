@@ -16,7 +16,7 @@ Repartition::Repartition(const Options& options) {
   sizes_.assign(sizes.begin(), sizes.end());
 }
 
-Layout Repartition::wanted(const InferContext& context, const Shape& shape, const ModelGrid& grid) const {
+Layout Repartition::wanted(const InferContext& context, const Shape& shape, const Mesh& mesh) const {
   if (dims_.size() != axes_.size()) {
     refuse(context,
            fmt::format("dims and axes must be equally long, found {} and {}", dims_.size(), axes_.size()));
@@ -25,10 +25,9 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
   for (std::size_t i = 0; i < dims_.size(); ++i) {
     if (dims_[i] >= shape.rank())
       refuse(context, fmt::format("dimension {} is to be cut, but the value is {}", dims_[i], shape.text()));
-    if (axes_[i] >= grid.axes()) {
-      refuse(context,
-             fmt::format("axis {} of the model grid is to cut dimension {}, but parallel.grid has {} axes",
-                         axes_[i], dims_[i], grid.axes()));
+    if (axes_[i] >= mesh.axes()) {
+      refuse(context, fmt::format("axis {} of the mesh is to cut dimension {}, but parallel.grid has {} axes",
+                                  axes_[i], dims_[i], mesh.axes()));
     }
     auto cut = std::find_if(layout.sharding.begin(), layout.sharding.end(),
                             [&](const DimSharding& one) { return one.dim == dims_[i]; });
@@ -37,7 +36,7 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
   }
   for (DimSharding& cut : layout.sharding) {
     const int parts = std::accumulate(cut.axes.begin(), cut.axes.end(), 1,
-                                      [&](int product, int axis) { return product * grid.extent(axis); });
+                                      [&](int product, int axis) { return product * mesh.extent(axis); });
     cut.offsets = balanced_offsets(shape[cut.dim], parts);
     if (sizes_.empty()) continue;
     if (layout.sharding.size() > 1) refuse(context, "sizes needs one dimension to cut");
@@ -54,16 +53,16 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
 void Repartition::infer(InferContext& context) {
   if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
   const ValueSpec x = context.input(0);
-  ModelGrid& grid = context.grid();
-  const Layout to = wanted(context, x.layout.shape, grid);
+  Mesh& mesh = context.mesh();
+  const Layout to = wanted(context, x.layout.shape, mesh);
   Layout back = x.layout;
   back.partial.clear();
   const std::string what = fmt::format("layer '{}'", context.name());
   Device* const device = &context.device();
-  value_ = redistribution(grid, {.from = x.layout, .to = to, .dtype = x.dtype, .device = device}, what);
+  value_ = redistribution(mesh, {.from = x.layout, .to = to, .dtype = x.dtype, .device = device}, what);
   if (context.training())
-    gradient_ = redistribution(grid, {.from = to, .to = back, .dtype = x.dtype, .device = device}, what);
-  context.output({part_of(to, grid.place()).extents, x.dtype, to});
+    gradient_ = redistribution(mesh, {.from = to, .to = back, .dtype = x.dtype, .device = device}, what);
+  context.output({part_of(to, mesh.place()).extents, x.dtype, to});
 }
 
 void Repartition::forward(ForwardContext& context) {

@@ -1,4 +1,4 @@
-// Layer `repartition`: the same value in another layout over the model grid, and its gradient in the old one
+// Layer `repartition`: the same value in another layout over the mesh, and its gradient in the old one
 // (Hewett, Grady 2020). A partial sum is added up.
 #pragma once
 
@@ -17,7 +17,7 @@ class Repartition final : public Layer {
           .doc_text("dimensions to cut; none: every rank gets all of it"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("the axis of the model grid that cuts each of them, as many as dims; a dimension named "
+          .doc_text("the axis of the mesh that cuts each of them, as many as dims; a dimension named "
                     "several times is cut "
                     "over these axes together. Over other axes the value is copied"),
       option::integers("sizes", "[]")
@@ -25,7 +25,7 @@ class Repartition final : public Layer {
           .doc_text(
               "with one dimension: the size of each part, 0 for a rank that is idle; absent: even parts")};
   static constexpr ComponentInfo kInfo{.id = "repartition",
-                                       .summary = "a value in another layout over the model grid",
+                                       .summary = "a value in another layout over the mesh",
                                        .options = kOptions,
                                        .capabilities = kOnHost};
 
@@ -36,7 +36,7 @@ class Repartition final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  Layout wanted(const InferContext& context, const Shape& shape, const ModelGrid& grid) const;
+  Layout wanted(const InferContext& context, const Shape& shape, const Mesh& mesh) const;
 
   std::vector<int> dims_, axes_;
   std::vector<std::int64_t> sizes_;

@@ -13,9 +13,9 @@ namespace {
 // depend on which shard a rank makes. Places between inputs are fractions of integers.
 
 /// Rows are the outputs `made` out of all, columns the inputs `read` out of all.
-LineSumSpec interpolation_table(Interpolation kind, DType dtype, std::int64_t all_inputs,
-                                std::int64_t all_outputs, ElementRange made, ElementRange read) {
-  LineSumSpec table;
+SparseAxisSpec interpolation_table(Interpolation kind, DType dtype, std::int64_t all_inputs,
+                                   std::int64_t all_outputs, ElementRange made, ElementRange read) {
+  SparseAxisSpec table;
   table.dtype = dtype;
   table.columns = read.size();
   const auto map = interpolation_map(kind, all_inputs, all_outputs);
@@ -56,7 +56,7 @@ void Upsample::infer(InferContext& context) {
   halo_.infer(context, x, reaches);
   dtype_ = x.dtype, arithmetic_ = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
   elementwise_ = &context.device().family<Elementwise>();
-  LineSums& sums = context.device().family<LineSums>();
+  SparseAxisOps& sums = context.device().family<SparseAxisOps>();
   const Shape window = halo_.window_shape();
   for (int dim = 2; dim < inputs.rank(); ++dim) {
     Step& step = steps_.emplace_back();

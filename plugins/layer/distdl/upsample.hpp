@@ -1,6 +1,6 @@
 // Layer `upsample`: x [batch, channels, extent...] with `scale` times as many elements along 1 to 3
 // dimensions, the nearest ones or linear between neighbours. All of its dimensions may be sharded over the
-// model grid.
+// mesh.
 #pragma once
 
 #include "halo.hpp"
@@ -28,7 +28,7 @@ class Upsample final : public Layer {
               "repeated beyond theirs; linear_aligned: the first and the last element keep their places"),
   };
   static constexpr ComponentInfo kInfo{.id = "upsample",
-                                       .summary = "nearest or linear interpolation, over a model grid too",
+                                       .summary = "nearest or linear interpolation, over a mesh too",
                                        .options = kOptions,
                                        .capabilities = kOnHost};
 
@@ -43,7 +43,7 @@ class Upsample final : public Layer {
   /// as they are read, later ones already interpolated.
   struct Step {
     std::int64_t outer = 1, inner = 1;
-    std::unique_ptr<LineSum> sum;
+    std::unique_ptr<SparseAxisOp> sum;
   };
   int spatial() const { return static_cast<int>(steps_.size()); }
   Step& step(int d) { return steps_[d]; }

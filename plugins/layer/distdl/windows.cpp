@@ -229,7 +229,7 @@ std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early)
   return {pass_over({all})};
 }
 
-void take_box(BoxOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
+void take_box(StridedCopyOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
               TensorView box) {
   if (ops != nullptr) {
     ops->copy(planes, box_at(first_channel, begin, box.shape), box, all_of(box.shape));
@@ -239,7 +239,7 @@ void take_box(BoxOps* ops, TensorView planes, std::int64_t first_channel, const 
                [](std::size_t bytes, const std::byte* in, std::byte* out) { std::memcpy(out, in, bytes); });
 }
 
-void put_box(BoxOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
+void put_box(StridedCopyOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
              const std::int64_t* begin) {
   if (ops != nullptr) {
     ops->copy(box, all_of(box.shape), planes, box_at(first_channel, begin, box.shape));
@@ -272,9 +272,9 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
   move.device = &context.device();
   for (int d = 0; d < windows.spatial(); ++d)
     move.windows.push_back(sliding_gradient_map(windows.sliding(d), y.shape[d + 2]));
-  exchange_ = make_map(context.grid(), "halo_exchange", move,
+  exchange_ = make_map(context.mesh(), "halo_exchange", move,
                        fmt::format("layer '{}': what the gradient of x reads", context.name()));
-  const Box own = part_of(move.to, context.grid().place()), made = part_of(y, context.grid().place());
+  const Box own = part_of(move.to, context.mesh().place()), made = part_of(y, context.mesh().place());
   rows_.spatial = windows.spatial();
   fold_ = windows.global();
   for (int d = 0; d < windows.spatial(); ++d) {

@@ -11,7 +11,7 @@
 namespace tenon::distdl {
 
 // A window that slides over 1 to 3 dimensions of x [batch, channels, extent...], any of which may be sharded
-// over the model grid, and so may the batch and the channels: the elements that a rank reads are exchanged
+// over the mesh, and so may the batch and the channels: the elements that a rank reads are exchanged
 // first, then the window slides over them without padding (Hewett, Grady 2020; the exchange does not restrict
 // sizes, strides, dilations or splits).
 
@@ -51,7 +51,7 @@ class SlidingWindows {
   /// Writes minus infinity into every element beyond the tensor.
   void lower_pads(TensorView window) const;
 
-  BoxOps* boxes_ = nullptr;  ///< null in host memory
+  StridedCopyOps* boxes_ = nullptr;  ///< null in host memory
   WindowSpec window_, global_;
   Halo halo_;
 };
@@ -80,9 +80,9 @@ std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early)
 
 /// Copies `box` [batch, channels, extent...] from the planes [batch, all channels, extent...] in which it
 /// begins at `first_channel` and `begin`; and back to them. `ops`: null in host memory.
-void take_box(BoxOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
+void take_box(StridedCopyOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
               TensorView box);
-void put_box(BoxOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
+void put_box(StridedCopyOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
              const std::int64_t* begin);
 
 /// The gradient of a sliding window in gather form: a rank gets the gradients of all outputs, its own and

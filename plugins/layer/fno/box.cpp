@@ -46,7 +46,7 @@ void copy_on_host(TensorView from, TensorView to, const Shape& box) {
 void BoxCopier::infer(InferContext& context) {
   Device& device = context.device();
   elementwise_ = &device.family<Elementwise>();
-  if (device.space() != MemorySpace::kHost) ops_ = &device.family<BoxOps>();
+  if (device.space() != MemorySpace::kHost) ops_ = &device.family<StridedCopyOps>();
 }
 
 void BoxCopier::copy(TensorView from, TensorView to, const Shape& box) {
@@ -116,7 +116,7 @@ void Margin::backward(BackwardContext& context) {
 void Coordinates::infer(InferContext& context) {
   expect_inputs(context, 1);
   const Layout layout = expect_field(context, 0);
-  const Box part = part_of(layout, context.grid().place());
+  const Box part = part_of(layout, context.mesh().place());
   x_ = part.extents;
   const std::int64_t all = product(points_of(x_));
   std::int64_t inner = all;

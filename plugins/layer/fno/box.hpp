@@ -23,7 +23,7 @@ class BoxCopier {
 
  private:
   Elementwise* elementwise_ = nullptr;
-  BoxOps* ops_ = nullptr;  ///< null where the device's memory is the host's
+  StridedCopyOps* ops_ = nullptr;  ///< null where the device's memory is the host's
 };
 
 /// Layers `pad_far` and `crop_far`: points of zeros after the last one of each dimension, and their removal.

@@ -1,7 +1,7 @@
 // Layer `channel_linear`: y[b, :, p] = w x[b, :, p] + c at every point p of x [batch, channels, points...]: a
 // convolution with a window of one point, over any number of dimensions. The points of a sample are the
 // columns of a linear site with channels first, so its number format is the precision policy's choice. Points
-// and samples may be sharded over a model grid; weights are replicated and their gradients summed.
+// and samples may be sharded over a mesh; weights are replicated and their gradients summed.
 #pragma once
 
 #include "common.hpp"

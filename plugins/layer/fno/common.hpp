@@ -20,7 +20,7 @@ inline constexpr int kMaxDims = 4;
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
 void expect_inputs(const InferContext& context, int count);
 /// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions, any of which except the
-/// channels may be sharded over the model grid; returns its layout. The shape of its spec is this rank's
+/// channels may be sharded over the mesh; returns its layout. The shape of its spec is this rank's
 /// shard.
 Layout expect_field(const InferContext& context, int index);
 

@@ -23,7 +23,7 @@ void Refine::infer(InferContext& context) {
   coarse_ = fine_ = x.elements();
   dtype_ = statistics(context.activations());
   elementwise_ = &context.device().family<Elementwise>();
-  LineSums& sums = context.device().family<LineSums>();
+  SparseAxisOps& sums = context.device().family<SparseAxisOps>();
   stages_.clear();
   for (int dim = x.rank() - 1; dim >= 2; --dim) {
     Stage& stage = stages_.emplace_back();
@@ -39,8 +39,8 @@ void Refine::infer(InferContext& context) {
   context.output(placed(context, layout));
 }
 
-LineSumSpec Refine::table(std::int64_t n) const {
-  LineSumSpec table;
+SparseAxisSpec Refine::table(std::int64_t n) const {
+  SparseAxisSpec table;
   table.dtype = dtype_;
   table.columns = n;
   for (std::int64_t point = 0; point < n; ++point)

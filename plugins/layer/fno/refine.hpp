@@ -44,10 +44,10 @@ class Refine final : public Layer {
   /// Step from a value [outer, points, inner] to [outer, factor * points, inner] along one dimension.
   struct Stage {
     std::int64_t outer = 1, inner = 1;
-    std::unique_ptr<LineSum> sum;
+    std::unique_ptr<SparseAxisOp> sum;
   };
   /// From n points to factor * n.
-  LineSumSpec table(std::int64_t n) const;
+  SparseAxisSpec table(std::int64_t n) const;
   /// The workspaces in which stages take turns.
   std::array<TensorView, 2> rooms(RunContext& context) const;
 

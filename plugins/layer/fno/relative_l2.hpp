@@ -1,7 +1,7 @@
 // Layer `relative_l2`: the loss ||x - t|| / ||t|| of each sample, of predictions x against targets t of equal
 // shape [batch, ...], and the number of samples. A sample whose target is zero everywhere has no relative
 // error, and one with a target that is no finite number is padding: neither counts. Inputs may be sharded
-// over a model grid in any way, both alike: sums are over all shards, and every rank has the loss of the
+// over a mesh in any way, both alike: sums are over all shards, and every rank has the loss of the
 // whole.
 #pragma once
 

@@ -39,7 +39,7 @@ void SpectralConv::infer(InferContext& context) {
 
   const Layout y = with_channels(x, out_);
   const auto side = [&](const Layout& points, FftMap to_modes, FftMap to_points) {
-    return Spectrum(context.device().family<Fft>(), context.grid(),
+    return Spectrum(context.device().family<Fft>(), context.mesh(),
                     {.points = points,
                      .dimensions = dimensions,
                      .to_modes = to_modes,
@@ -54,7 +54,7 @@ void SpectralConv::infer(InferContext& context) {
   const Shape& modes = x_.local_modes();
   const std::int64_t local = product(points_of(modes));
   if (modes.elements() > 0) {
-    product_ = context.device().family<ModeProducts>().prepare(
+    product_ = context.device().family<BatchedComplexGemms>().prepare(
         {.batch = modes[0], .in = in_, .out = out_, .modes = local, .dtype = complex_});
     product_scratch_ = context.workspace(product_->scratch_bytes());
   }

@@ -1,7 +1,7 @@
 // Layer `spectral_conv` (Li et al. 2021): y = F^-1(R F(x)) over 1 to 4 dimensions of points, where F keeps
 // the k lowest modes of either sign, of the last dimension those of one, and R is a complex matrix over
 // channels per mode. Only F depends on the resolution: the same weights serve any number of points. Over a
-// model grid each rank transforms lines that are whole and holds the weights of some modes.
+// mesh each rank transforms lines that are whole and holds the weights of some modes.
 #pragma once
 
 #include "spectrum.hpp"
@@ -28,7 +28,7 @@ class SpectralConv final : public Layer {
                     "(channels of x * features)"),
       option::text("form", "\"pencil\"")
           .one_of(kForms)
-          .doc_text("over a model grid: pencil keeps the order, and with it the bits, of one rank; slab "
+          .doc_text("over a mesh: pencil keeps the order, and with it the bits, of one rank; slab "
                     "transforms what is whole first and moves less, and needs the last dimension whole"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
@@ -56,7 +56,7 @@ class SpectralConv final : public Layer {
   std::int64_t in_ = 0, out_ = 0;
   DType complex_ = DType::kC64;
   Spectrum x_, y_;
-  std::unique_ptr<ModeProduct> product_;  ///< null on a rank without modes
+  std::unique_ptr<BatchedComplexGemm> product_;  ///< null on a rank without modes
   Elementwise* elementwise_ = nullptr;
   GradientSum weight_sum_;
   ParameterRef weight_;

@@ -69,18 +69,18 @@ void SpectralStep::to_points(TensorView modes, TensorView points, bool accumulat
   if (to_points_ != nullptr) to_points_->run(modes, points, accumulate, scratch);
 }
 
-Spectrum::Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const std::string& what) {
+Spectrum::Spectrum(Fft& fft, Mesh& mesh, const SpectrumSpec& spec, const std::string& what) {
   const DType complex = complex_type(spec.activations);
   std::vector<std::int64_t> kept;
   for (const Dimension& dimension : spec.dimensions) kept.push_back(dimension.modes());
   modes_ = spec.points;
-  for (const Stage& stage : stages(spec.points, kept, spec.form, grid.extents(), what)) {
+  for (const Stage& stage : stages(spec.points, kept, spec.form, mesh.extents(), what)) {
     const Dimension& dimension = spec.dimensions[static_cast<std::size_t>(stage.dim) - 2];
     const bool real = stage.dim + 1 == spec.points.shape.rank();
     const DType dtype = real ? spec.activations : complex;
-    if (!(stage.before == modes_)) add_move(grid, spec, modes_, stage.before, dtype, what);
+    if (!(stage.before == modes_)) add_move(mesh, spec, modes_, stage.before, dtype, what);
     Hop& hop = hops_.emplace_back();
-    hop.in = part_of(stage.before, grid.place()).extents;
+    hop.in = part_of(stage.before, mesh.place()).extents;
     hop.in_dtype = dtype, hop.out_dtype = complex;
     hop.step = std::make_unique<SpectralStep>(fft, hop.in, stage.dim, dimension, spec.to_modes,
                                               spec.to_points, real, dtype);
@@ -89,17 +89,17 @@ Spectrum::Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const st
   }
 }
 
-void Spectrum::add_move(ModelGrid& grid, const SpectrumSpec& spec, const Layout& from, const Layout& to,
+void Spectrum::add_move(Mesh& mesh, const SpectrumSpec& spec, const Layout& from, const Layout& to,
                         DType dtype, const std::string& what) {
   Hop& hop = hops_.emplace_back();
-  hop.in = part_of(from, grid.place()).extents, hop.out = part_of(to, grid.place()).extents;
+  hop.in = part_of(from, mesh.place()).extents, hop.out = part_of(to, mesh.place()).extents;
   hop.in_dtype = hop.out_dtype = dtype;
   const DType item = real_parts(dtype);
   hop.there = redistribution(
-      grid, {.from = in_parts(from, dtype), .to = in_parts(to, dtype), .dtype = item, .device = spec.device},
+      mesh, {.from = in_parts(from, dtype), .to = in_parts(to, dtype), .dtype = item, .device = spec.device},
       what);
   hop.back = redistribution(
-      grid, {.from = in_parts(to, dtype), .to = in_parts(from, dtype), .dtype = item, .device = spec.device},
+      mesh, {.from = in_parts(to, dtype), .to = in_parts(from, dtype), .dtype = item, .device = spec.device},
       what);
 }
 

@@ -58,7 +58,7 @@ class Spectrum {
  public:
   Spectrum() = default;
   /// Collective; so are to_modes and to_points. `what` begins refusals.
-  Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const std::string& what);
+  Spectrum(Fft& fft, Mesh& mesh, const SpectrumSpec& spec, const std::string& what);
 
   const Layout& modes() const { return modes_; }  ///< of the whole; this rank's shard is local_modes()
   const Shape& local_modes() const { return hops_.back().out; }
@@ -80,7 +80,7 @@ class Spectrum {
     std::unique_ptr<SpectralStep> step;
     std::unique_ptr<LinearMap> there, back;
   };
-  void add_move(ModelGrid& grid, const SpectrumSpec& spec, const Layout& from, const Layout& to, DType dtype,
+  void add_move(Mesh& mesh, const SpectrumSpec& spec, const Layout& from, const Layout& to, DType dtype,
                 const std::string& what);
   TensorView between(std::size_t hop, const Memory& memory) const;
 

@@ -1,4 +1,4 @@
-// Layouts of a transform over a model grid, one dimension after the other: each step finds its own dimension
+// Layouts of a transform over a mesh, one dimension after the other: each step finds its own dimension
 // whole. Where nothing is sharded nothing moves.
 #pragma once
 

@@ -123,14 +123,14 @@ Layout expect_parts(const InferContext& context, int index) {
 }
 
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x) {
-  const ModelGrid& grid = context.grid();
+  const Mesh& mesh = context.mesh();
   const std::vector<int> taken = cut_axes(x);
   std::vector<int> axes;
   for (const std::int64_t wanted : options.integers("axes")) {
-    if (wanted >= grid.axes()) {
-      refuse(context, fmt::format("option 'axes' names axis {} of the model grid, but parallel.grid has {} "
+    if (wanted >= mesh.axes()) {
+      refuse(context, fmt::format("option 'axes' names axis {} of the mesh, but parallel.grid has {} "
                                   "axes",
-                                  wanted, grid.axes()));
+                                  wanted, mesh.axes()));
     }
     const auto axis = static_cast<int>(wanted);
     const auto has = [axis](const std::vector<int>& list) {
@@ -148,12 +148,12 @@ std::vector<int> free_axes(InferContext& context, const Options& options, const 
 }
 
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
-                       const ModelGrid& grid) {
+                       const Mesh& mesh) {
   std::erase_if(layout.sharding, [dim](const DimSharding& cut) { return cut.dim == dim; });
   layout.shape[dim] = extent;
   if (axes.empty()) return layout;
   int parts = 1;
-  for (const int axis : axes) parts *= grid.extent(axis);
+  for (const int axis : axes) parts *= mesh.extent(axis);
   layout.sharding.push_back({dim, axes, balanced_offsets(extent, parts)});
   return layout;
 }

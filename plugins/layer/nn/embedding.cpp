@@ -20,9 +20,9 @@ void Embedding::infer(InferContext& context) {
   const std::vector<int> axes = free_axes(context, options_, ids);
   std::vector<std::int64_t> extents(ids.shape.extents().begin(), ids.shape.extents().end());
   extents.push_back(width);
-  const Layout y = with_even_parts({Shape(extents), ids.sharding}, last, width, axes, context.grid());
+  const Layout y = with_even_parts({Shape(extents), ids.sharding}, last, width, axes, context.mesh());
   ParameterSpec table = weight_parameter(context, options_, {rows, width}, options_.real("init_scale"));
-  table.sharding = with_even_parts({table.shape}, 1, width, axes, context.grid()).sharding;
+  table.sharding = with_even_parts({table.shape}, 1, width, axes, context.mesh()).sharding;
   table_ = context.parameter(table);
   table_sum_ = GradientSum(context, table, y);
   rows_ = &context.device().family<EmbeddingOps>();
@@ -73,7 +73,7 @@ void Positions::infer(InferContext& context) {
   if (const DimSharding* width = cut_of(x, 2)) table.sharding.push_back({1, width->axes, width->offsets});
   table_ = context.parameter(table);
   table_sum_ = GradientSum(context, table, x);
-  first_ = part_of(x, context.grid().place()).offset[1];
+  first_ = part_of(x, context.mesh().place()).offset[1];
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   reduce_ = &device_->family<ReduceOps>();

@@ -9,7 +9,7 @@
 namespace tenon::nn {
 
 /// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
-/// tables that may be larger than memory. Over a model grid ids may be sharded in any dimension, and the
+/// tables that may be larger than memory. Over a mesh ids may be sharded in any dimension, and the
 /// width of the table over other axes.
 class Embedding final : public Layer {
  public:
@@ -26,7 +26,7 @@ class Embedding final : public Layer {
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the model grid that cut the width, together and evenly; none: every rank has "
+          .doc_text("axes of the mesh that cut the width, together and evenly; none: every rank has "
                     "whole rows"),
   };
   static constexpr ComponentInfo kInfo{.id = "embedding",
@@ -49,7 +49,7 @@ class Embedding final : public Layer {
   WorkspaceRef scratch_;
 };
 
-/// Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a model grid x may be
+/// Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a mesh x may be
 /// sharded in any dimension; the table is sharded like the width.
 class Positions final : public Layer {
  public:

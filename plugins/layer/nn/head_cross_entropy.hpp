@@ -1,7 +1,7 @@
 // Layer `head_cross_entropy`: logits = x w^T over a vocabulary and their cross-entropy, in one layer, so that
 // at most `chunk_rows` rows of logits exist at a time. With one chunk the logits are kept for backward; with
 // several, backward recomputes them (a third product more, for rows / chunk_rows times less memory). Rows may
-// be sharded over a model grid: the weight is replicated, its gradient summed over the ranks.
+// be sharded over a mesh: the weight is replicated, its gradient summed over the ranks.
 #pragma once
 
 #include "losses.hpp"

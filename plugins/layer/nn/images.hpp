@@ -168,7 +168,7 @@ class AveragePool2d final : public Layer {
   WindowOps* ops_ = nullptr;
 };
 
-/// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...]. Over a model grid the batch may be sharded, and
+/// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...]. Over a mesh the batch may be sharded, and
 /// of the other dimensions the first with more than one element, whose shards are then runs of the result's
 /// columns.
 class Flatten final : public Layer {

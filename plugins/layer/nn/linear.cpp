@@ -1,5 +1,5 @@
 // Layer `linear`: three products of one site; the bias gradient is a sum over rows in a fixed order. On a
-// model grid each rank multiplies its shard of x by its shard of w. Where the columns of x are sharded,
+// mesh each rank multiplies its shard of x by its shard of w. Where the columns of x are sharded,
 // products are partial sums over ranks, and the bias is added after the sum, as one rank adds it after its
 // own.
 #include "linear.hpp"
@@ -15,9 +15,9 @@ namespace tenon::nn {
 namespace {
 
 /// Shards dimension 0 of `y`, sharded or not, further over `axes`: its shards are split evenly.
-Layout scattered(Layout y, const std::vector<int>& axes, const ModelGrid& grid) {
+Layout scattered(Layout y, const std::vector<int>& axes, const Mesh& mesh) {
   int parts = 1;
-  for (const int axis : axes) parts *= grid.extent(axis);
+  for (const int axis : axes) parts *= mesh.extent(axis);
   DimSharding cut{0, {}, {0, y.shape[0]}};
   if (const DimSharding* before = cut_of(y, 0)) cut = *before;
   cut.axes.insert(cut.axes.end(), axes.begin(), axes.end());
@@ -41,8 +41,8 @@ void Linear::infer(InferContext& context) {
   const std::vector<int> axes = free_axes(context, options_, x);
   const std::int64_t features = options_.integer("features");
   has_bias_ = options_.boolean("bias");
-  const Layout y = with_even_parts(x, x.shape.rank() - 1, features, axes, context.grid());
-  product_ = part_of(y, context.grid().place()).extents;
+  const Layout y = with_even_parts(x, x.shape.rank() - 1, features, axes, context.mesh());
+  product_ = part_of(y, context.mesh().place()).extents;
   elementwise_ = &context.device().family<Elementwise>();
   declare_parameters(context, x, y, axes);
   declare_sums(context, x, y);
@@ -66,10 +66,10 @@ void Linear::declare_parameters(InferContext& context, const Layout& x, const La
       weight_parameter(context, options_, {features, columns},
                        normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(columns)));
   if (!normal) weight.init = Initializer::kUniform;
-  weight.sharding = with_even_parts({weight.shape}, 0, features, axes, context.grid()).sharding;
+  weight.sharding = with_even_parts({weight.shape}, 0, features, axes, context.mesh()).sharding;
   if (const DimSharding* cut = cut_of(x, x.shape.rank() - 1))
     weight.sharding.push_back({1, cut->axes, cut->offsets});
-  part_ = local_part(weight, context.grid().place()).extents;
+  part_ = local_part(weight, context.mesh().place()).extents;
   weight_ = context.parameter(weight);
   weight_sum_ = GradientSum(context, weight, y);
   if (!has_bias_) return;
@@ -77,7 +77,7 @@ void Linear::declare_parameters(InferContext& context, const Layout& x, const La
   ParameterSpec bias =
       vector_parameter(context, "bias", features, scale > 0 ? Initializer::kNormal : Initializer::kZero);
   bias.init_scale = scale;
-  bias.sharding = with_even_parts({bias.shape}, 0, features, axes, context.grid()).sharding;
+  bias.sharding = with_even_parts({bias.shape}, 0, features, axes, context.mesh()).sharding;
   bias_ = context.parameter(bias);
   bias_sum_ = GradientSum(context, bias, y);
   reduce_ = &context.device().family<ReduceOps>();
@@ -85,7 +85,7 @@ void Linear::declare_parameters(InferContext& context, const Layout& x, const La
 }
 
 void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& y) {
-  ModelGrid& grid = context.grid();
+  Mesh& mesh = context.mesh();
   // Ranks along `axes` hold the same x and have terms of its gradient, as they would of a parameter's.
   ParameterSpec held;
   held.name = "x";
@@ -102,18 +102,18 @@ void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& 
   out_ = y;
   Layout terms = y;
   if (cut != nullptr) terms.partial = cut->axes;
-  std::erase_if(terms.partial, [&](int axis) { return grid.extent(axis) == 1; });
+  std::erase_if(terms.partial, [&](int axis) { return mesh.extent(axis) == 1; });
   if (terms.partial.empty()) return;
   scatters_ = options_.boolean("scatter");
-  if (scatters_) out_ = scattered(y, terms.partial, grid);
+  if (scatters_) out_ = scattered(y, terms.partial, mesh);
   const std::string what = fmt::format("layer '{}'", context.name());
   const DType dtype = context.activations();
   Device* const device = &context.device();
-  sum_ = redistribution(grid, {.from = terms, .to = out_, .dtype = dtype, .device = device}, what);
+  sum_ = redistribution(mesh, {.from = terms, .to = out_, .dtype = dtype, .device = device}, what);
   if (!scatters_) return;
   terms_ = context.workspace(dtype_bytes(dtype, product_.elements()));
   if (context.training())
-    gather_ = redistribution(grid, {.from = out_, .to = y, .dtype = dtype, .device = device}, what);
+    gather_ = redistribution(mesh, {.from = out_, .to = y, .dtype = dtype, .device = device}, what);
 }
 
 TensorView Linear::before_scatter(RunContext& context, TensorView output) const {

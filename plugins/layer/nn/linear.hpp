@@ -1,5 +1,5 @@
 // Layer `linear`: y = x w^T + b over the last dimension. The product is a linear site, so its number format
-// is the precision policy's choice. Over a model grid (Hewett, Grady 2020) w may be sharded in rows, by the
+// is the precision policy's choice. Over a mesh (Hewett, Grady 2020) w may be sharded in rows, by the
 // option `axes`, and in columns, as x is; samples and positions may be sharded too. Axes that shard both the
 // rows and x are refused.
 #pragma once
@@ -33,10 +33,10 @@ class Linear final : public Layer {
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the model grid that cut the columns of the result, together and evenly; none: "
+          .doc_text("axes of the mesh that cut the columns of the result, together and evenly; none: "
                     "every rank computes all of them"),
       option::boolean("scatter", "false")
-          .doc_text("where axes of the model grid cut the columns of x, the sums over them are cut over "
+          .doc_text("where axes of the mesh cut the columns of x, the sums over them are cut over "
                     "these axes in dimension 0, instead of being copied to all ranks along them"),
   };
   static constexpr ComponentInfo kInfo{.id = "linear",

@@ -30,7 +30,7 @@ Layout expect_targets(const InferContext& context, std::string_view rows) {
     }
   }
   if (!(wanted == targets) || !wanted.partial.empty()) {
-    refuse(context, fmt::format("the rows of {} and the targets must lie alike on the model grid and be no "
+    refuse(context, fmt::format("the rows of {} and the targets must lie alike on the mesh and be no "
                                 "sums over ranks, found {}, and {}; put a repartition before one",
                                 rows, layout_text(all), layout_text(targets)));
   }
@@ -43,7 +43,7 @@ void LossSum::infer(InferContext& context, const Layout& counted, std::int64_t r
   if (device_->space() != MemorySpace::kHost) staging_.resize(rows);
   if (const std::vector<int> axes = cut_axes(counted); !axes.empty()) {
     const Layout whole{{2}}, terms{whole.shape, {}, axes};
-    all_parts_ = redistribution(context.grid(), {.from = terms, .to = whole, .dtype = DType::kF64},
+    all_parts_ = redistribution(context.mesh(), {.from = terms, .to = whole, .dtype = DType::kF64},
                                 fmt::format("layer '{}': its sums over parts", context.name()));
   }
   context.output({{2}, DType::kF64, {{2}}});
@@ -117,9 +117,9 @@ void Mse::infer(InferContext& context) {
                         " and " + targets.shape.text());
   }
   if (!(layout == targets) || !layout.partial.empty()) {
-    refuse(context,
-           "predictions and targets must lie alike on the model grid and be no sums over ranks, found " +
-               layout_text(layout) + ", and " + layout_text(targets) + "; put a repartition before one");
+    refuse(context, "predictions and targets must lie alike on the mesh and be no sums over ranks, found " +
+                        layout_text(layout) + ", and " + layout_text(targets) +
+                        "; put a repartition before one");
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();

@@ -13,7 +13,7 @@
 
 namespace tenon::nn {
 
-// Shared by all loss layers: inputs with the same layout on the model grid, and the final step, output 0 =
+// Shared by all loss layers: inputs with the same layout on the mesh, and the final step, output 0 =
 // {sum of the rows' losses, number of targets that count}, f64 [2], of all shards on every rank.
 
 /// Option of the losses that compare with class numbers, as PyTorch defines it.
@@ -23,7 +23,7 @@ inline constexpr OptionSpec kLabelSmoothing =
         .doc_text("share of the wanted distribution that is spread evenly over all classes");
 
 /// Input 0 holds rows [..., columns], called `rows` in refusals, and input 1 one class number for each. Rows
-/// may be sharded over the model grid, their columns not, and a row is on the rank of its number. Returns the
+/// may be sharded over the mesh, their columns not, and a row is on the rank of its number. Returns the
 /// layout of the numbers; this rank's rows are those of its shard of input 0.
 Layout expect_targets(const InferContext& context, std::string_view rows);
 
@@ -47,7 +47,7 @@ class LossSum {
 
 /// Layer `softmax_cross_entropy`: the loss of plain logits [..., classes] against class numbers [...]. For
 /// language models use `head_cross_entropy`, which never holds the logits of a whole batch. Rows may be
-/// sharded over a model grid, classes not.
+/// sharded over a mesh, classes not.
 class SoftmaxCrossEntropy final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -84,7 +84,7 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
 
 /// Layer `mse`: the loss sum((x - t)^2) of predictions x against targets t of equal shape; the count is the
 /// number of elements, so the mean is PyTorch's MSELoss. A target that is not a number does not count: data
-/// sets use it for padding. Both may be sharded over a model grid in any way, alike.
+/// sets use it for padding. Both may be sharded over a mesh in any way, alike.
 class Mse final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {

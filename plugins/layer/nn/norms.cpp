@@ -11,7 +11,7 @@
 namespace tenon::nn {
 namespace {
 
-// Sums of shards become totals by the redistribution of a partial sum, which adds in the order of the grid.
+// Sums of shards become totals by the redistribution of a partial sum, which adds in the order of the mesh.
 
 bool counts_sets(const NormSets& sets, int dim) {
   return dim >= sets.first && dim < sets.end;
@@ -37,7 +37,7 @@ Layout terms_of(const Layout& x, const NormSets& sets, std::int64_t count) {
 std::unique_ptr<LinearMap> sum_over_ranks(InferContext& context, const Layout& terms) {
   Layout whole = terms;
   whole.partial.clear();
-  return redistribution(context.grid(),
+  return redistribution(context.mesh(),
                         {.from = terms, .to = whole, .dtype = DType::kF64, .device = &context.device()},
                         fmt::format("layer '{}': its sums over parts", context.name()));
 }
@@ -111,7 +111,7 @@ TensorView NormParts::backward(BackwardContext& context, const NormVectors& vect
 
 namespace {
 
-// Layer `batch_norm`: batch statistics in training, running ones in evaluation. Every rank of a model grid
+// Layer `batch_norm`: batch statistics in training, running ones in evaluation. Every rank of a mesh
 // that has a channel has its totals, so each of them has the whole gradients of gain and bias.
 
 constexpr NormSets kChannels{1, 2};

@@ -14,7 +14,7 @@
 
 namespace tenon::nn {
 
-// Normalisation over elements on several ranks of a model grid. The ranks add up sums of values, then of
+// Normalisation over elements on several ranks of a mesh. The ranks add up sums of values, then of
 // squared distances from the mean of all of them: shards may be uneven and empty, so means of means would be
 // wrong, and a mean that is far from zero costs no digits. All ranks get the same bits.
 
@@ -63,7 +63,7 @@ class NormParts {
 /// Layer `batch_norm`: normalises each channel of x [batch, channels, ...] over the batch (Ioffe, Szegedy
 /// 2015), as PyTorch defines it: the biased variance normalises, the unbiased one goes into the running
 /// value. Running values are buffers, staged until the slot is applied; evaluation normalises by them. Over a
-/// model grid x may be sharded in any way; statistics are those of all shards, and sharded channels shard
+/// mesh x may be sharded in any way; statistics are those of all shards, and sharded channels shard
 /// their vectors.
 class BatchNorm final : public Layer {
  public:
@@ -101,7 +101,7 @@ class BatchNorm final : public Layer {
 };
 
 /// Layer `layer_norm`: normalises the last dimension and applies a learned gain and bias (Ba, Kiros, Hinton
-/// 2016). Over a model grid rows may be sharded, and columns too, which then shard gain and bias.
+/// 2016). Over a mesh rows may be sharded, and columns too, which then shard gain and bias.
 class LayerNorm final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -131,7 +131,7 @@ class LayerNorm final : public Layer {
 };
 
 /// Layer `rms_norm`: divides the last dimension by its root mean square and applies a learned gain (Zhang,
-/// Sennrich 2019). Over a model grid rows may be sharded, and columns too, which then shard the gain.
+/// Sennrich 2019). Over a mesh rows may be sharded, and columns too, which then shard the gain.
 class RmsNorm final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {

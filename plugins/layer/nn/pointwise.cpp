@@ -46,7 +46,7 @@ void Residual::infer(InferContext& context) {
   if (!(a.shape == b.shape))
     refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
   if (!(a == b)) {
-    refuse(context, "the inputs must lie alike on the model grid, found " + layout_text(a) + ", and " +
+    refuse(context, "the inputs must lie alike on the mesh, found " + layout_text(a) + ", and " +
                         layout_text(b) + "; put a repartition before one");
   }
   device_ = &context.device();
@@ -72,7 +72,7 @@ void Dropout::infer(InferContext& context) {
   const Shape x = expect_activation(context, 0, 1);
   const Layout layout = context.input(0).layout;
   whole_ = layout.shape;
-  part_ = part_of(layout, context.grid().place());
+  part_ = part_of(layout, context.mesh().place());
   run_ = 1;
   for (outer_ = x.rank() - 1; outer_ >= 0; --outer_) {
     run_ *= x[outer_];

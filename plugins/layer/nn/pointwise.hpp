@@ -89,7 +89,7 @@ class Residual final : public Layer {
 
 /// Layer `dropout`: zeroes elements with probability p while training and scales the others by 1 / (1 - p).
 /// Element i of the global batch draws from (seed, node, slot, i), so the mask does not depend on how a batch
-/// is split over replicas, micro-batches or a model grid.
+/// is split over replicas, micro-batches or a mesh.
 class Dropout final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {

@@ -85,7 +85,7 @@ class EmbeddingBag final : public Layer {
   std::unique_ptr<Lookups<float>> lookups_;
   std::unique_ptr<Lookups<double>> wide_lookups_;
   RowService* service_ = nullptr;  ///< null: rows of other replicas are read in step
-  std::unique_ptr<RowAnswerer> answers_;
+  std::unique_ptr<RowLookupHandler> answers_;
   int node_ = -1;                           ///< of the service
   std::vector<std::int64_t> gradient_ids_;  ///< [tables, batch * length], packed from the left
   std::vector<std::int64_t> gradient_counts_;

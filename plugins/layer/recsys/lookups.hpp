@@ -107,7 +107,7 @@ class Lookups {
 /// Request: i32 words, for each table the number of its bags, then the length of each bag, then their ids.
 /// Answer: the pooled vector of each bag, [bags, width].
 template <class Real>
-class PooledAnswers final : public RowAnswerer {
+class PooledAnswers final : public RowLookupHandler {
  public:
   explicit PooledAnswers(std::int64_t width) : width_(width) {}
   void answer(std::span<const std::byte> request, std::span<const RowTable* const> tables,

@@ -3,7 +3,7 @@
 //   m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
 //   r = m / (1 - beta1^n) / (sqrt(v / (1 - beta2^n)) + eps) + decay w
 //   w <- w - lr phi(|w|) / |r| r          phi(z) = z within norm_range; the ratio is 1 where |w| or |r| is 0
-// Norms cover whole tensors: the squares of a sharded tensor are summed over the model grid.
+// Norms cover whole tensors: the squares of a sharded tensor are summed over the mesh.
 // Two passes per tensor, the first for the moments and both norms, the second for the weights. The passes are
 // loops over host memory, or formulas on a device whose memory the host cannot access. Norms are summed in
 // f64; on the host in blocks of fixed size that are then added in order, so that they do not depend on the
@@ -68,7 +68,7 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
   double scaled_rate(const UpdateContext& context, const ParameterSlice& slice, double squares[2]) const;
   template <typename T>
   void update(const UpdateContext& context, const ParameterSlice& slice);
-  /// Sums the squares of a sharded tensor over the grid.
+  /// Sums the squares of a sharded tensor over the mesh.
   void join(int parameter, double squares[2]) const;
 
   double beta1_, beta2_, eps_, decay_;
@@ -138,11 +138,11 @@ void Lamb::bind(const OptimizerSetup& setup) {
 }
 
 void Lamb::join(int parameter, double squares[2]) const {
-  if (setup_.grid == nullptr || parameter < 0) return;
+  if (setup_.mesh == nullptr || parameter < 0) return;
   const std::size_t index = parameter;
   if (setup_.parameters[index].spec.sharding.empty()) return;  // every rank holds the whole tensor
   if (setup_.first_holder[index] == 0) squares[0] = squares[1] = 0;
-  setup_.grid->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);
+  setup_.mesh->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);
 }
 
 double Lamb::scaled_rate(const UpdateContext& context, const ParameterSlice& slice, double squares[2]) const {

@@ -1,5 +1,5 @@
 // The update rule against trajectories computed with NumPy, its invariances, tensors sharded over a model
-// grid, and its errors.
+// mesh, and its errors.
 #include "reference/recorded_updates.hpp"
 
 #include <tenon/clock.hpp>
@@ -128,9 +128,9 @@ TEST(Lamb, NormsAreOfWholeTensors) {
       };
       const auto own = bench.make_component<Optimizer>("lamb", "");
       const std::vector<int> members = {0, 1};
-      const auto grid =
+      const auto mesh =
           transport->open(r, {.ranks = members, .name = "grid", .purpose = Purpose::kStatistics, .epoch = 0});
-      OptimizerHarness harness(*bench.device, *own, part(start), info, grid.get(), cut || r == 0);
+      OptimizerHarness harness(*bench.device, *own, part(start), info, mesh.get(), cut || r == 0);
       for (std::int64_t count = 1; count <= 2; ++count) harness.step(part(gradient), 0.1, count, 1.0, true);
       ends[r] = harness.weights();
     };

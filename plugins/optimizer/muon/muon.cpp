@@ -156,7 +156,7 @@ void Muon::bind(const OptimizerSetup& setup) {
     if (!hidden(info)) continue;
     if (!(info.local == info.spec.shape)) {
       fail_config("optimizer muon needs whole matrices, and '" + info.spec.name +
-                  "' is cut over the model grid: this rank holds " + info.local.text() + " of " +
+                  "' is cut over the mesh: this rank holds " + info.local.text() + " of " +
                   info.spec.shape.text() +
                   "; add its name to optimizer.inner_match, or choose another optimizer");
     }

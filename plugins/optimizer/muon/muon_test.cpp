@@ -180,7 +180,7 @@ TEST(Muon, RefusesWhatCannotWork) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "optimizer muon needs whole matrices, and 'h.0.weight' is cut over the model grid: this rank "
+        "optimizer muon needs whole matrices, and 'h.0.weight' is cut over the mesh: this rank "
         "holds [3, 10] of [6, 10]; add its name to optimizer.inner_match, or choose another optimizer");
   }
 }

@@ -1,7 +1,7 @@
 // Measurements and state of sites: histories of delayed scales, amax agreed over ranks, the worst weights.
+#include "high_precision_fallback.hpp"
 #include "operand.hpp"
 #include "testing.hpp"
-#include "worst.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/transport.hpp>
@@ -125,8 +125,8 @@ TEST_F(MeasureTest, KeepWorstTurnsTheSitesThatRoundingHurtsMost) {
   }
 }
 
-TEST(KeepWorst, DecidesOnceByErrorAndInTheOrderOfTheModel) {
-  KeepWorst worst(0.4, 10);
+TEST(HighPrecisionFallback, DecidesOnceByErrorAndInTheOrderOfTheModel) {
+  HighPrecisionFallback worst(0.4, 10);
   for (const char* layer : {"a", "b", "c", "d", "e"}) worst.add(layer, 0);
   EXPECT_EQ(worst.add("c", 0), 2) << "the same site in another executor";
   const double errors[] = {0.1, 0.3, 0.2, 0.3, 0.3};

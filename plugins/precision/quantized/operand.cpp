@@ -103,7 +103,7 @@ QuantizeKernel& OperandUse::find(std::int64_t rows) const {
 }
 
 TensorView OperandUse::cut_scales(Cutter& cutter, std::int64_t rows) const {
-  // A rank of a model grid may have no rows of a weight.
+  // A rank of a mesh may have no rows of a weight.
   if (!quantized() || plan_.format->block == 0 || rows == 0) return {};
   const auto bytes = static_cast<std::int64_t>(find(rows).scale_bytes());
   const std::int64_t down = pieces(padded(rows), spec_.block_rows);

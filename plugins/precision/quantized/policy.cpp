@@ -43,7 +43,7 @@ std::unique_ptr<LinearSite> QuantizedPrecision::bind(const SiteInfo& site, SiteH
   selection_.bound(site, quantized);
   if (!quantized) return nullptr;
   auto made = std::make_unique<QuantizedSite>(site, host, plan, &worst_, worst_.add(site.layer, site.site));
-  on_codes_ += made->products_of_codes();
+  on_codes_ += made->native_gemms();
   on_anything_ += plan.quantized_products();
   return made;
 }

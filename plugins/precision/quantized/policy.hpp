@@ -2,9 +2,9 @@
 // recipe, with the configuration's overrides for single sites.
 #pragma once
 
+#include "high_precision_fallback.hpp"
 #include "plan.hpp"
 #include "site.hpp"
-#include "worst.hpp"
 
 #include <tenon/options.hpp>
 #include <tenon/precision.hpp>
@@ -123,7 +123,7 @@ class QuantizedPrecision : public Precision, public PrecisionMetrics {
   Recipe recipe_;
   SiteSelection selection_;
   std::vector<Section> sections_;
-  KeepWorst worst_;
+  HighPrecisionFallback worst_;
   std::unique_ptr<Quantizer> quantizer_;
   Multiplied products_;
   std::int64_t on_codes_ = 0, on_anything_ = 0;  ///< products of the sites

@@ -175,11 +175,11 @@ void Products::run_blocks(Product product, const Side& a, const Side& b, TensorV
   if (!direct) elementwise.convert(sum, c);
 }
 
-CodeProducts::CodeProducts(const Products& products, Device& device)
+NativeGemms::NativeGemms(const Products& products, Device& device)
     : products_(products), family_(static_cast<ScaledProducts*>(device.query(ScaledProducts::kId))) {}
 
-std::string CodeProducts::prepare(Product product, const std::vector<Form>& forms, const OperandUse& a,
-                                  const OperandUse& b) {
+std::string NativeGemms::prepare(Product product, const std::vector<Form>& forms, const OperandUse& a,
+                                 const OperandUse& b) {
   if (!a.quantized() || !b.quantized())
     return std::string(a.quantized() ? b.plan().format->name : a.plan().format->name) +
            " has no codes: both operands must be quantized";
@@ -199,8 +199,8 @@ std::string CodeProducts::prepare(Product product, const std::vector<Form>& form
   return "";
 }
 
-void CodeProducts::run(Product product, const Side& a, const Side& b, TensorView c, TensorView bias,
-                       bool accumulate, TensorView scratch) {
+void NativeGemms::run(Product product, const Side& a, const Side& b, TensorView c, TensorView bias,
+                      bool accumulate, TensorView scratch) {
   const std::int64_t rows = a.values.shape[0];
   for (Prepared& p : prepared_) {
     if (p.product == product && p.form.rows == rows && p.form.result == c.dtype &&

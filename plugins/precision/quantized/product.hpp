@@ -77,7 +77,7 @@ class Products {
 /// Products of a site on the codes and scales themselves, through the optional device family
 /// `tenon.device.scaled/1`. Reports for each of the three whether the device has it in all the forms that
 /// calls may request, and runs those that were prepared; nothing here multiplies values.
-class CodeProducts {
+class NativeGemms {
  public:
   /// One form of a product: the rows of x and dy, the dtype of the result, and whether to accumulate.
   struct Form {
@@ -86,7 +86,7 @@ class CodeProducts {
     bool accumulate;
   };
 
-  CodeProducts(const Products& products, Device& device);
+  NativeGemms(const Products& products, Device& device);
 
   /// Prepares all forms and returns "", or prepares none and returns the reason why the device lacks some.
   std::string prepare(Product product, const std::vector<Form>& forms, const OperandUse& a,

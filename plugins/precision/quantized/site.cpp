@@ -98,7 +98,7 @@ void QuantizedSite::prepare_codes(bool head) {
     const OperandUse &a = use(o.a), &b = use(o.b);
     if (!a.quantized() && !b.quantized()) continue;
     std::string reason;
-    std::vector<CodeProducts::Form> forms;
+    std::vector<NativeGemms::Form> forms;
     for_each_form(head, [&](const Operands& of, std::int64_t rows, DType result, bool accumulate) {
       if (of.product != o.product) return;
       const bool inner = o.product == Product::kWgrad;

@@ -32,7 +32,7 @@ class QuantizedSite final : public LinearSite {
   QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePlan& plan, SiteWatch* watch, int handle);
 
   /// Returns how many of the three products multiply codes.
-  int products_of_codes() const { return codes_.count(); }
+  int native_gemms() const { return codes_.count(); }
 
   SiteMemory memory() const override;
   bool reads_input() const override { return !keeps_codes_; }
@@ -103,7 +103,7 @@ class QuantizedSite final : public LinearSite {
   OperandCounter& counter_;
   std::vector<OperandUse> uses_;
   Products products_;
-  CodeProducts codes_;
+  NativeGemms codes_;
   std::optional<AmaxHistory> history_x_, history_w_, history_dy_;
   WeightCopy forward_, backward_;
   bool shared_weight_ = false;  ///< fprop and dgrad multiply by the same values

@@ -1,5 +1,5 @@
 // The centre on server ranks: every server holds its shard of each arena, with one centre for each part of
-// the model grid. A separate actor serves each trainer, so no actor waits for messages from an arbitrary
+// the mesh. A separate actor serves each trainer, so no actor waits for messages from an arbitrary
 // sender; a lock per centre makes each request atomic.
 #pragma once
 

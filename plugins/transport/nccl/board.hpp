@@ -27,7 +27,7 @@ struct BoardPlace {
 /// Answers from its construction on, on its own thread.
 class Board {
  public:
-  /// `token`: a word without spaces that askers must send. `answer`: called on the board's thread, with one
+  /// `token`: a word without spaces that clients must send. `answer`: called on the board's thread, with one
   /// question at a time; neither has line breaks. Throws Error(kConfig) when it cannot listen.
   Board(std::string token, const std::string& interface, std::function<std::string(std::string_view)> answer);
   ~Board();

@@ -1,4 +1,4 @@
-// Questions between processes: accepted and rejected askers, and the errors for ranks that are gone.
+// Questions between processes: accepted and rejected clients, and the errors for ranks that are gone.
 #include "board.hpp"
 
 #include <tenon/error.hpp>

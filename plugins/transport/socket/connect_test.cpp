@@ -129,7 +129,7 @@ TEST(Connect, NamesWhoDidNotCome) {
 
 TEST(Connect, WorksWithTheDefaultsOfThisMachine) {
   const auto meshes = loopback_meshes(3, 20, "");
-  for (const Mesh& mesh : meshes) {
+  for (const SocketMesh& mesh : meshes) {
     for (std::size_t rank = 0; rank < mesh.peers.size(); ++rank)
       EXPECT_EQ(static_cast<bool>(mesh.peers[rank]), static_cast<int>(rank) != mesh.rank);
   }

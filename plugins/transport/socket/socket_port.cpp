@@ -39,7 +39,7 @@ bool would_block(int error) {
 
 }  // namespace
 
-SocketPort::SocketPort(Mesh mesh)
+SocketPort::SocketPort(SocketMesh mesh)
     : mesh_(std::move(mesh)),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       peers_(mesh_.peers.size()),

@@ -2,7 +2,7 @@
 // tensors, payloads read straight into their destination. Non-blocking; one thread, except for wake().
 #pragma once
 
-#include "mesh.hpp"
+#include "socket_mesh.hpp"
 
 #include <tenon/ring/transport.hpp>
 
@@ -16,7 +16,7 @@ namespace tenon::socket_transport {
 
 class SocketPort final : public FramePort {
  public:
-  explicit SocketPort(Mesh mesh);
+  explicit SocketPort(SocketMesh mesh);
   ~SocketPort() override;
 
   int rank() const override { return mesh_.rank; }
@@ -66,7 +66,7 @@ class SocketPort final : public FramePort {
   void lose(Events& events, int peer, const std::string& why);
   void part(Events& events, int peer);
 
-  Mesh mesh_;
+  SocketMesh mesh_;
   Descriptor wake_;
   std::vector<Peer> peers_;
   std::vector<pollfd> polled_;        // by rank, then wake_

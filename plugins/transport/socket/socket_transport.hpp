@@ -2,7 +2,7 @@
 // connection. Collectives, counts and errors are those of <tenon/ring/transport.hpp>.
 #pragma once
 
-#include "mesh.hpp"
+#include "socket_mesh.hpp"
 
 #include <tenon/plugin.hpp>
 #include <tenon/ring/transport.hpp>

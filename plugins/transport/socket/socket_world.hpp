@@ -1,7 +1,7 @@
 // For the tests of this folder: ranks over loopback connections, one mesh, port and ring each.
 #pragma once
 
-#include "mesh.hpp"
+#include "socket_mesh.hpp"
 #include "socket_port.hpp"
 
 #include <tenon/clock.hpp>
@@ -15,10 +15,10 @@
 
 namespace tenon::socket_transport {
 
-inline std::vector<Mesh> loopback_meshes(int ranks, double deadline_s = 30,
-                                         const std::string& address = "127.0.0.1") {
+inline std::vector<SocketMesh> loopback_meshes(int ranks, double deadline_s = 30,
+                                               const std::string& address = "127.0.0.1") {
   const testing::RendezvousFolder folder;
-  std::vector<Mesh> meshes(ranks);
+  std::vector<SocketMesh> meshes(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {

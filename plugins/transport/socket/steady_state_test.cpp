@@ -16,7 +16,7 @@ TEST(SteadyState, AllocatesNothing) {
   auto meshes = loopback_meshes(kRanks);
   const auto clock = make_wall_clock();
   std::vector<std::unique_ptr<RingTransport>> transports;
-  for (Mesh& mesh : meshes) {
+  for (SocketMesh& mesh : meshes) {
     WorldSpec spec;
     spec.ranks = kRanks;
     spec.deadline_s = 30;

@@ -53,7 +53,7 @@ TEST(Strangers, AreTurnedAwayAndTheRunConnects) {
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
         std::string("tenonso1\1\0\0\0\2\0\0\0\1\2\3\4\5\6\7\10", 24)}) {  // ours, of another run
     const testing::RendezvousFolder folder;
-    std::array<Mesh, 2> meshes;
+    std::array<SocketMesh, 2> meshes;
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {

@@ -11,7 +11,7 @@ namespace tenon::testing {
 class SocketWorld final : public ProcessWorld {
  public:
   SocketWorld(int ranks, double deadline_s) : ProcessWorld(ranks), clock_(make_wall_clock()) {
-    for (socket_transport::Mesh& mesh : socket_transport::loopback_meshes(ranks)) {
+    for (socket_transport::SocketMesh& mesh : socket_transport::loopback_meshes(ranks)) {
       auto& descriptors = descriptors_.emplace_back();
       for (const auto& peer : mesh.peers) {
         if (peer) descriptors.push_back(::dup(peer.get()));

@@ -143,7 +143,7 @@ struct BlockExchange::State {
   void stay(const Slot& slot, bool add) const;
   void unpack(Slot& slot, const Parcel& parcel, bool add) const;
 
-  ModelGrid& grid;
+  Mesh& mesh;
   BoxMoves moves;
   ExchangeSpec spec;
   std::int64_t item = 1;
@@ -185,13 +185,13 @@ void BlockExchange::State::unpack(Slot& slot, const Parcel& parcel, bool add) co
   }
 }
 
-BlockExchange::BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights)
-    : state_(new State{.grid = grid, .moves = {spec.device, spec.dtype}, .spec = std::move(spec)}) {
+BlockExchange::BlockExchange(Mesh& mesh, ExchangeSpec spec, int flights)
+    : state_(new State{.mesh = mesh, .moves = {spec.device, spec.dtype}, .spec = std::move(spec)}) {
   State& s = *state_;
-  const int self = grid.index();
+  const int self = mesh.index();
   for (const Block& block : s.spec.blocks) check_block(s.spec, block, self);
   s.item = dtype_bytes(s.spec.dtype, 1);
-  s.tag = grid.next_tag();
+  s.tag = mesh.next_tag();
   s.forward = make_way(s.spec, self, Direction::kForward);
   s.transpose = make_way(s.spec, self, Direction::kTranspose);
   if (!s.forward.disjoint || !s.transpose.disjoint) check_reducible(s.spec.dtype, ReduceOp::kSum);
@@ -239,7 +239,7 @@ Flight BlockExchange::start(Direction direction, TensorView in, TensorView out, 
   slot.in = in, slot.out = out, slot.accumulate = deposit == Deposit::kAdd;
   slot.sends.clear(), slot.receives.clear();
   s.clear(slot, deposit);
-  Communicator* all = s.grid.all();
+  Communicator* all = s.mesh.all();
   for (const Parcel& parcel : slot.way->receives) {
     std::byte* to = s.arrives_in_place(slot, parcel) ? s.element(out, parcel.in_place)
                                                      : slot.received.data() + parcel.at * s.item;
@@ -265,15 +265,15 @@ void BlockExchange::finish(Flight flight) {
   bool stayed = slot.way->disjoint;
   for (std::size_t i = 0; i < slot.receives.size(); ++i) {
     const Parcel& parcel = slot.way->receives[i];
-    if (!stayed && parcel.peer > s.grid.index()) {
+    if (!stayed && parcel.peer > s.mesh.index()) {
       s.stay(slot, add);
       stayed = true;
     }
-    s.grid.all()->wait(slot.receives[i]);
+    s.mesh.all()->wait(slot.receives[i]);
     if (!s.arrives_in_place(slot, parcel)) s.unpack(slot, parcel, add);
   }
   if (!stayed) s.stay(slot, add);
-  for (const Request& request : slot.sends) s.grid.all()->wait(request);
+  for (const Request& request : slot.sends) s.mesh.all()->wait(request);
   slot.busy = false;
 }
 

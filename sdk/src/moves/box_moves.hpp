@@ -57,7 +57,7 @@ class BoxMoves {
   BoxMoves(Device* device, DType dtype) : dtype_(dtype), item_(dtype_bytes(dtype, 1)) {
     if (device == nullptr || device->space() == MemorySpace::kHost) return;
     device_ = device;
-    ops_ = &device->family<BoxOps>();
+    ops_ = &device->family<StridedCopyOps>();
   }
   Device* device() const noexcept { return device_; }
   MemorySpace space() const { return device_ == nullptr ? MemorySpace::kHost : device_->space(); }
@@ -94,7 +94,7 @@ class BoxMoves {
   }
 
   Device* device_ = nullptr;
-  BoxOps* ops_ = nullptr;
+  StridedCopyOps* ops_ = nullptr;
   DType dtype_;
   std::int64_t item_;
 };

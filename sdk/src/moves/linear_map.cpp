@@ -33,20 +33,20 @@ void add_piece(std::vector<Block>& blocks, int sender, int receiver, std::int64_
 
 }  // namespace
 
-BlockMap::BlockMap(ModelGrid& grid, const MoveSpec& spec, std::vector<Block> blocks)
-    : BlockMap(grid, spec, part_of(spec.to, grid.place()).extents, std::move(blocks)) {}
+BlockMap::BlockMap(Mesh& mesh, const MoveSpec& spec, std::vector<Block> blocks)
+    : BlockMap(mesh, spec, part_of(spec.to, mesh.place()).extents, std::move(blocks)) {}
 
-BlockMap::BlockMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks)
-    : MapBase(part_of(spec.from, grid.place()).extents, range),
-      exchange_(grid, {spec.dtype, domain_, range_, std::move(blocks), spec.device}, spec.flights) {}
+BlockMap::BlockMap(Mesh& mesh, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks)
+    : MapBase(part_of(spec.from, mesh.place()).extents, range),
+      exchange_(mesh, {spec.dtype, domain_, range_, std::move(blocks), spec.device}, spec.flights) {}
 
-ChainMap::ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps)
-    : MapBase(part_of(spec.from, grid.place()).extents, range),
+ChainMap::ChainMap(Mesh& mesh, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps)
+    : MapBase(part_of(spec.from, mesh.place()).extents, range),
       moves_(spec.device, spec.dtype),
       slots_(spec.flights) {
   for (ExchangeSpec& step : steps) {
     step.device = spec.device;
-    steps_.push_back(std::make_unique<BlockExchange>(grid, std::move(step), spec.flights));
+    steps_.push_back(std::make_unique<BlockExchange>(mesh, std::move(step), spec.flights));
   }
   for (Slot& slot : slots_) {
     for (std::size_t nth = 0; nth + 1 < steps_.size(); ++nth) {
@@ -101,16 +101,16 @@ std::int64_t ChainMap::bytes_sent(Direction direction) const {
   return bytes;
 }
 
-std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& spec,
+std::unique_ptr<LinearMap> make_through_pieces(Mesh& mesh, const MoveSpec& spec,
                                                const std::vector<int>& members, int root) {
-  const Box own = part_of(spec.from, grid.place()), made = part_of(spec.to, grid.place());
+  const Box own = part_of(spec.from, mesh.place()), made = part_of(spec.to, mesh.place());
   const Shape whole = flat(made.extents);
   const auto offsets = balanced_offsets(whole.elements(), static_cast<int>(members.size()));
   Shape piece{0};
   std::vector<Block> first, second;
   for (std::size_t j = 0; j < members.size(); ++j) {
     const std::int64_t begin = offsets[j], count = offsets[j + 1] - begin;
-    if (members[j] == grid.index()) piece = Shape{count};
+    if (members[j] == mesh.index()) piece = Shape{count};
     for (const int sender : members) {
       if (root < 0 || sender == root) add_piece(first, sender, members[j], begin, 0, count);
     }
@@ -119,7 +119,7 @@ std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& 
   std::vector<ExchangeSpec> steps;
   steps.push_back({spec.dtype, flat(own.extents), piece, std::move(first)});
   steps.push_back({spec.dtype, piece, whole, std::move(second)});
-  return std::make_unique<ChainMap>(grid, spec, made.extents, std::move(steps));
+  return std::make_unique<ChainMap>(mesh, spec, made.extents, std::move(steps));
 }
 
 // The blocks that move between two layouts.
@@ -142,23 +142,23 @@ std::vector<Along> placements(const Layout& layout, std::size_t axes) {
 
 }  // namespace
 
-std::vector<int> copied_axes(const Layout& layout, std::span<const int> grid) {
-  const std::vector<Along> along = placements(layout, grid.size());
+std::vector<int> copied_axes(const Layout& layout, std::span<const int> mesh) {
+  const std::vector<Along> along = placements(layout, mesh.size());
   std::vector<int> axes;
-  for (std::size_t axis = 0; axis < grid.size(); ++axis)
-    if (along[axis] == Along::kCopies && grid[axis] > 1) axes.push_back(static_cast<int>(axis));
+  for (std::size_t axis = 0; axis < mesh.size(); ++axis)
+    if (along[axis] == Along::kCopies && mesh[axis] > 1) axes.push_back(static_cast<int>(axis));
   return axes;
 }
 
-std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> grid) {
-  const std::vector<int> self = grid_coordinates(index, grid);
+std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> mesh) {
+  const std::vector<int> self = mesh_coordinates(index, mesh);
   std::vector<int> members;
   int ranks = 1;
-  for (const int extent : grid) ranks *= extent;
+  for (const int extent : mesh) ranks *= extent;
   for (int r = 0; r < ranks; ++r) {
-    const std::vector<int> there = grid_coordinates(r, grid);
+    const std::vector<int> there = mesh_coordinates(r, mesh);
     bool same = true;
-    for (std::size_t axis = 0; axis < grid.size(); ++axis)
+    for (std::size_t axis = 0; axis < mesh.size(); ++axis)
       same &= there[axis] == self[axis] || has(axes, static_cast<int>(axis));
     if (same) members.push_back(r);
   }
@@ -177,15 +177,14 @@ std::string redistribution_refusal(const MoveSpec& spec) {
     return fmt::format("a tensor {} cannot become one of shape {}", from.shape.text(), to.shape.text());
   for (const int axis : to.partial) {
     if (!has(from.partial, axis))
-      return fmt::format("what is no sum over axis {} of the model grid does not become one", axis);
+      return fmt::format("what is no sum over axis {} of the mesh does not become one", axis);
   }
   return "";
 }
 
-std::vector<Block> blocks_between(const ModelGrid& grid, const Layout& from,
-                                  const std::vector<int>& kept_sums,
-                                  const std::function<Need(const GridPlace&)>& need_of) {
-  const std::span<const int> extents = grid.extents();
+std::vector<Block> blocks_between(const Mesh& mesh, const Layout& from, const std::vector<int>& kept_sums,
+                                  const std::function<Need(const MeshPlace&)>& need_of) {
+  const std::span<const int> extents = mesh.extents();
   const std::vector<Along> sending = placements(from, extents.size());
   const auto sends = [&](const std::vector<int>& sender, const std::vector<int>& receiver) {
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {
@@ -197,8 +196,8 @@ std::vector<Block> blocks_between(const ModelGrid& grid, const Layout& from,
   };
   std::vector<Block> blocks;
   const auto add = [&](int sender, int receiver) {
-    const std::vector<int> at = grid_coordinates(sender, extents),
-                           there = grid_coordinates(receiver, extents);
+    const std::vector<int> at = mesh_coordinates(sender, extents),
+                           there = mesh_coordinates(receiver, extents);
     if (!sends(at, there)) return;
     const Box own = part_of(from, {extents, at});
     const Need need = need_of({extents, there});
@@ -207,15 +206,15 @@ std::vector<Block> blocks_between(const ModelGrid& grid, const Layout& from,
       blocks.push_back({sender, receiver, relative(shared, own.offset), relative(shared, need.origin)});
     }
   };
-  for (int other = 0; other < grid.size(); ++other) {
-    add(grid.index(), other);
-    if (other != grid.index()) add(other, grid.index());
+  for (int other = 0; other < mesh.size(); ++other) {
+    add(mesh.index(), other);
+    if (other != mesh.index()) add(other, mesh.index());
   }
   return blocks;
 }
 
-std::vector<Block> redistribution_blocks(const ModelGrid& grid, const Layout& from, const Layout& to) {
-  return blocks_between(grid, from, to.partial, [&](const GridPlace& place) {
+std::vector<Block> redistribution_blocks(const Mesh& mesh, const Layout& from, const Layout& to) {
+  return blocks_between(mesh, from, to.partial, [&](const MeshPlace& place) {
     const Box need = part_of(to, place);
     return Need{need, need.offset};
   });

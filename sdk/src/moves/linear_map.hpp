@@ -25,8 +25,8 @@ class MapBase : public LinearMap {
 
  protected:
   MapBase(const Shape& domain, const Shape& range) : domain_(domain), range_(range) {}
-  MapBase(const ModelGrid& grid, const MoveSpec& spec)
-      : MapBase(part_of(spec.from, grid.place()).extents, part_of(spec.to, grid.place()).extents) {}
+  MapBase(const Mesh& mesh, const MoveSpec& spec)
+      : MapBase(part_of(spec.from, mesh.place()).extents, part_of(spec.to, mesh.place()).extents) {}
   virtual Flight start(Direction direction, TensorView in, TensorView out, bool accumulate) = 0;
 
   Shape domain_, range_;
@@ -34,9 +34,9 @@ class MapBase : public LinearMap {
 
 class BlockMap final : public MapBase {
  public:
-  BlockMap(ModelGrid& grid, const MoveSpec& spec, std::vector<Block> blocks);
+  BlockMap(Mesh& mesh, const MoveSpec& spec, std::vector<Block> blocks);
   /// With a range other than this rank's part of spec.to.
-  BlockMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks);
+  BlockMap(Mesh& mesh, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks);
   void finish(Flight flight) override { exchange_.finish(flight); }
   std::int64_t bytes_sent(Direction direction) const override { return exchange_.bytes_sent(direction); }
 
@@ -54,7 +54,7 @@ class ChainMap final : public MapBase {
  public:
   /// The first step reads this rank's part of spec.from and the last writes `range`; the steps may view them
   /// in other shapes of as many elements.
-  ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps);
+  ChainMap(Mesh& mesh, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps);
   void finish(Flight flight) override;
   std::int64_t bytes_sent(Direction direction) const override;
 
@@ -82,17 +82,17 @@ class ChainMap final : public MapBase {
 
 /// Moves one piece of the tensor per member, so that no rank sends more than twice the tensor. With a root
 /// its tensor is scattered over the members, else the members' tensors are summed; then every member gathers
-/// all pieces. `members`: grid indices, ascending. `root`: one of them, or -1.
-std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& spec,
+/// all pieces. `members`: mesh indices, ascending. `root`: one of them, or -1.
+std::unique_ptr<LinearMap> make_through_pieces(Mesh& mesh, const MoveSpec& spec,
                                                const std::vector<int>& members, int root);
 
 // Blocks between two layouts of one tensor.
 
 /// Axes of several ranks along which the tensor is replicated.
-std::vector<int> copied_axes(const Layout& layout, std::span<const int> grid);
+std::vector<int> copied_axes(const Layout& layout, std::span<const int> mesh);
 
 /// The ranks that differ from `index` only along `axes`, itself included, ascending.
-std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> grid);
+std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> mesh);
 
 /// Returns "", or why there is no map between the layouts, each of which is valid by itself.
 std::string redistribution_refusal(const MoveSpec& spec);
@@ -109,9 +109,8 @@ Box relative(Box box, const Shape& origin);
 /// The blocks that this rank sends and receives if every rank needs `need_of`. Of copies, the one with the
 /// receiver's coordinates along the copied axes is sent; of a partial sum all terms are, except over
 /// `kept_sums`.
-std::vector<Block> blocks_between(const ModelGrid& grid, const Layout& from,
-                                  const std::vector<int>& kept_sums,
-                                  const std::function<Need(const GridPlace&)>& need_of);
-std::vector<Block> redistribution_blocks(const ModelGrid& grid, const Layout& from, const Layout& to);
+std::vector<Block> blocks_between(const Mesh& mesh, const Layout& from, const std::vector<int>& kept_sums,
+                                  const std::function<Need(const MeshPlace&)>& need_of);
+std::vector<Block> redistribution_blocks(const Mesh& mesh, const Layout& from, const Layout& to);
 
 }  // namespace tenon::comm

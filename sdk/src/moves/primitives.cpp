@@ -46,25 +46,25 @@ std::vector<int> without(std::vector<int> axes, const std::vector<int>& others) 
   return axes;
 }
 
-std::vector<Box> parts(const Layout& layout, Grid grid) {
+std::vector<Box> parts(const Layout& layout, Grid mesh) {
   int ranks = 1;
-  for (const int extent : grid) ranks *= extent;
+  for (const int extent : mesh) ranks *= extent;
   std::vector<Box> all;
-  for (int r = 0; r < ranks; ++r) all.push_back(part_of(layout, {grid, grid_coordinates(r, grid)}));
+  for (int r = 0; r < ranks; ++r) all.push_back(part_of(layout, {mesh, mesh_coordinates(r, mesh)}));
   return all;
 }
 
-std::string one_owner(const Layout& layout, Grid grid, const char* side) {
-  const std::vector<Box> all = parts(layout, grid);
+std::string one_owner(const Layout& layout, Grid mesh, const char* side) {
+  const std::vector<Box> all = parts(layout, mesh);
   const auto holders =
       std::count_if(all.begin(), all.end(), [](const Box& box) { return box.elements() > 0; });
   return holders <= 1 && layout.partial.empty() ? ""
                                                 : fmt::format("one rank alone must hold the tensor {}", side);
 }
 
-std::string owned_once(const Layout& layout, Grid grid, const char* side) {
+std::string owned_once(const Layout& layout, Grid mesh, const char* side) {
   if (!layout.partial.empty()) return fmt::format("the tensor must not be a sum {}", side);
-  return copied_axes(layout, grid).empty() ? "" : fmt::format("every element must have one owner {}", side);
+  return copied_axes(layout, mesh).empty() ? "" : fmt::format("every element must have one owner {}", side);
 }
 
 std::string first_of(std::initializer_list<std::string> problems) {
@@ -73,44 +73,44 @@ std::string first_of(std::initializer_list<std::string> problems) {
   return "";
 }
 
-std::string refuse_send_receive(const MoveSpec& spec, Grid grid) {
+std::string refuse_send_receive(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({one_owner(from, grid, "before"), one_owner(to, grid, "after")});
+  return first_of({one_owner(from, mesh, "before"), one_owner(to, mesh, "after")});
 }
-std::string refuse_scatter(const MoveSpec& spec, Grid grid) {
+std::string refuse_scatter(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({one_owner(from, grid, "before"), owned_once(to, grid, "after")});
+  return first_of({one_owner(from, mesh, "before"), owned_once(to, mesh, "after")});
 }
-std::string refuse_gather(const MoveSpec& spec, Grid grid) {
+std::string refuse_gather(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({owned_once(from, grid, "before"), one_owner(to, grid, "after")});
+  return first_of({owned_once(from, mesh, "before"), one_owner(to, mesh, "after")});
 }
-std::string refuse_all_to_all(const MoveSpec& spec, Grid grid) {
+std::string refuse_all_to_all(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({owned_once(from, grid, "before"), owned_once(to, grid, "after")});
+  return first_of({owned_once(from, mesh, "before"), owned_once(to, mesh, "after")});
 }
 std::string refuse_repartition(const MoveSpec& spec, Grid) {
   const Layout &from = spec.from, &to = spec.to;
   return from.partial.empty() && to.partial.empty() ? "" : "a repartition makes no sums";
 }
-std::string refuse_all_gather(const MoveSpec& spec, Grid grid) {
+std::string refuse_all_gather(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
   if (!from.partial.empty()) return "an all-gather makes no sums";
-  return without(copied_axes(from, grid), copied_axes(to, grid)).empty() ? "" : "copies become parts";
+  return without(copied_axes(from, mesh), copied_axes(to, mesh)).empty() ? "" : "copies become parts";
 }
-std::string refuse_reduce_scatter(const MoveSpec& spec, Grid grid) {
+std::string refuse_reduce_scatter(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
   if (from.partial.empty()) return "the input layout is not a partial sum";
-  return overlaps(from.partial, copied_axes(to, grid)) ? "the output is replicated: use all_reduce" : "";
+  return overlaps(from.partial, copied_axes(to, mesh)) ? "the output is replicated: use all_reduce" : "";
 }
-std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
+std::string refuse_all_reduce(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
   if (from.partial.empty()) return "the input layout is not a partial sum";
   for (const int axis : from.partial) {
-    if (grid[axis] > 1 && !overlaps({axis}, copied_axes(to, grid)))
+    if (mesh[axis] > 1 && !overlaps({axis}, copied_axes(to, mesh)))
       return fmt::format("every rank along axis {} must hold the sum afterwards", axis);
   }
-  return parts(from, grid) == parts(to, grid) && to.partial.empty() ? "" : "a part moves to another place";
+  return parts(from, mesh) == parts(to, mesh) && to.partial.empty() ? "" : "a part moves to another place";
 }
 
 /// The only rank of `members` that holds `part`; -1 if there is none.
@@ -126,48 +126,48 @@ int owner_of(const std::vector<Box>& all, const std::vector<int>& members, const
 }
 
 /// Returns "" if along the axes `spread` one rank of `one` alone holds what all ranks of `many` hold.
-std::string refuse_roots(const Layout& one, const Layout& many, const std::vector<int>& spread, Grid grid) {
-  const std::vector<Box> owned = parts(one, grid), held = parts(many, grid);
+std::string refuse_roots(const Layout& one, const Layout& many, const std::vector<int>& spread, Grid mesh) {
+  const std::vector<Box> owned = parts(one, mesh), held = parts(many, mesh);
   for (std::size_t r = 0; r < held.size(); ++r) {
-    if (owner_of(owned, ranks_along(static_cast<int>(r), spread, grid), held[r]) < 0)
-      return fmt::format("no rank alone holds what rank {} of the model grid shares", r);
+    if (owner_of(owned, ranks_along(static_cast<int>(r), spread, mesh), held[r]) < 0)
+      return fmt::format("no rank alone holds what rank {} of the mesh shares", r);
   }
   return "";
 }
 
-std::string refuse_broadcast(const MoveSpec& spec, Grid grid) {
+std::string refuse_broadcast(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
   if (!from.partial.empty() || !to.partial.empty()) return "a broadcast makes no sums";
-  return refuse_roots(from, to, without(copied_axes(to, grid), copied_axes(from, grid)), grid);
+  return refuse_roots(from, to, without(copied_axes(to, mesh), copied_axes(from, mesh)), mesh);
 }
-std::string refuse_sum_reduce(const MoveSpec& spec, Grid grid) {
+std::string refuse_sum_reduce(const MoveSpec& spec, Grid mesh) {
   const Layout &from = spec.from, &to = spec.to;
   if (from.partial.empty()) return "the input layout is not a partial sum";
   if (!to.partial.empty()) return "the output layout is a partial sum";
-  return refuse_roots(to, from, from.partial, grid);
+  return refuse_roots(to, from, from.partial, mesh);
 }
 
-std::unique_ptr<LinearMap> make_blocks(ModelGrid& grid, const MoveSpec& spec) {
-  return std::make_unique<comm::BlockMap>(grid, spec, comm::redistribution_blocks(grid, spec.from, spec.to));
+std::unique_ptr<LinearMap> make_blocks(Mesh& mesh, const MoveSpec& spec) {
+  return std::make_unique<comm::BlockMap>(mesh, spec, comm::redistribution_blocks(mesh, spec.from, spec.to));
 }
-std::unique_ptr<LinearMap> make_all_reduce(ModelGrid& grid, const MoveSpec& spec) {
-  return comm::make_through_pieces(grid, spec, ranks_along(grid.index(), spec.from.partial, grid.extents()),
+std::unique_ptr<LinearMap> make_all_reduce(Mesh& mesh, const MoveSpec& spec) {
+  return comm::make_through_pieces(mesh, spec, ranks_along(mesh.index(), spec.from.partial, mesh.extents()),
                                    -1);
 }
-std::unique_ptr<LinearMap> spread(ModelGrid& grid, const MoveSpec& spec, const std::vector<int>& axes) {
-  const std::vector<int> members = ranks_along(grid.index(), axes, grid.extents());
-  const int root = owner_of(parts(spec.from, grid.extents()), members, part_of(spec.to, grid.place()));
-  return comm::make_through_pieces(grid, spec, members, root);
+std::unique_ptr<LinearMap> spread(Mesh& mesh, const MoveSpec& spec, const std::vector<int>& axes) {
+  const std::vector<int> members = ranks_along(mesh.index(), axes, mesh.extents());
+  const int root = owner_of(parts(spec.from, mesh.extents()), members, part_of(spec.to, mesh.place()));
+  return comm::make_through_pieces(mesh, spec, members, root);
 }
-std::unique_ptr<LinearMap> make_broadcast(ModelGrid& grid, const MoveSpec& spec) {
-  return spread(grid, spec,
-                without(copied_axes(spec.to, grid.extents()), copied_axes(spec.from, grid.extents())));
+std::unique_ptr<LinearMap> make_broadcast(Mesh& mesh, const MoveSpec& spec) {
+  return spread(mesh, spec,
+                without(copied_axes(spec.to, mesh.extents()), copied_axes(spec.from, mesh.extents())));
 }
-std::unique_ptr<LinearMap> make_sum_reduce(ModelGrid& grid, const MoveSpec& spec) {
+std::unique_ptr<LinearMap> make_sum_reduce(Mesh& mesh, const MoveSpec& spec) {
   MoveSpec back = spec;
   std::swap(back.from, back.to);
   back.to.partial.clear();  // a partial sum becomes copies in the adjoint
-  return std::make_unique<Reversed>(spread(grid, back, spec.from.partial));
+  return std::make_unique<Reversed>(spread(mesh, back, spec.from.partial));
 }
 
 constexpr std::string_view kWindows = "halo_exchange", kNestedWindows = "halo_exchange_nested";
@@ -195,14 +195,14 @@ constexpr Primitive kPrimitives[] = {
      comm::refuse_nested_windows, comm::make_nested_windows},
 };
 
-void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::string_view kind,
+void agree(Mesh& mesh, const MoveSpec& spec, const std::string& what, std::string_view kind,
            std::string (*refusal)(const MoveSpec&, Grid)) {
   std::string problem;
   try {
-    check_layout(spec.from, grid.extents(), "before");
-    check_layout(spec.to, grid.extents(), "after");
+    check_layout(spec.from, mesh.extents(), "before");
+    check_layout(spec.to, mesh.extents(), "after");
     if (kind != kWindows && kind != kNestedWindows) problem = comm::redistribution_refusal(spec);
-    if (problem.empty() && refusal != nullptr) problem = refusal(spec, grid.extents());
+    if (problem.empty() && refusal != nullptr) problem = refusal(spec, mesh.extents());
   } catch (const Error& error) {
     problem = error.what();
   }
@@ -211,7 +211,7 @@ void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::
   std::string text = fmt::format("{} of {} from {} to {}, {} at a time", kind, dtype_name(spec.dtype),
                                  layout_text(spec.from), layout_text(spec.to), spec.flights);
   for (const auto& window : spec.windows) text += window == nullptr ? ", -" : ", " + window->text();
-  grid.agree(what, text, problem);
+  mesh.agree(what, text, problem);
 }
 
 }  // namespace
@@ -229,18 +229,18 @@ const Primitive& primitive(std::string_view name) {
   fail_config(fmt::format("there is no primitive '{}'; there are {}", name, fmt::join(names, ", ")));
 }
 
-std::unique_ptr<LinearMap> make_map(ModelGrid& grid, std::string_view name, const MoveSpec& spec,
+std::unique_ptr<LinearMap> make_map(Mesh& mesh, std::string_view name, const MoveSpec& spec,
                                     const std::string& what) {
   const Primitive& kind = primitive(name);
-  agree(grid, spec, what, kind.name, kind.refusal);
-  return kind.make(grid, spec);
+  agree(mesh, spec, what, kind.name, kind.refusal);
+  return kind.make(mesh, spec);
 }
 
-std::unique_ptr<LinearMap> redistribution(ModelGrid& grid, const MoveSpec& spec, const std::string& what) {
-  agree(grid, spec, what, "redistribution", nullptr);
-  if (!spec.from.partial.empty() && refuse_all_reduce(spec, grid.extents()).empty())
-    return make_all_reduce(grid, spec);
-  return make_blocks(grid, spec);
+std::unique_ptr<LinearMap> redistribution(Mesh& mesh, const MoveSpec& spec, const std::string& what) {
+  agree(mesh, spec, what, "redistribution", nullptr);
+  if (!spec.from.partial.empty() && refuse_all_reduce(spec, mesh.extents()).empty())
+    return make_all_reduce(mesh, spec);
+  return make_blocks(mesh, spec);
 }
 
 TENON_ABI_END

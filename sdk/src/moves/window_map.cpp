@@ -13,7 +13,7 @@ namespace tenon::comm {
 namespace {
 
 /// One per dimension.
-std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place) {
+std::vector<DimWindow> windows_at(const MoveSpec& spec, const MeshPlace& place) {
   const Box own = part_of(spec.from, place), out = part_of(spec.to, place);
   std::vector<DimWindow> windows;
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
@@ -25,7 +25,7 @@ std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place) 
 
 }  // namespace
 
-Need window_at(const MoveSpec& spec, const GridPlace& place) {
+Need window_at(const MoveSpec& spec, const MeshPlace& place) {
   Need result{{spec.from.shape, spec.from.shape}, spec.from.shape};
   const std::vector<DimWindow> windows = windows_at(spec, place);
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
@@ -37,7 +37,7 @@ Need window_at(const MoveSpec& spec, const GridPlace& place) {
   return result;
 }
 
-Shape window_shape(const MoveSpec& spec, const GridPlace& place) {
+Shape window_shape(const MoveSpec& spec, const MeshPlace& place) {
   Shape shape = spec.from.shape;
   const std::vector<DimWindow> windows = windows_at(spec, place);
   for (int dim = 0; dim < shape.rank(); ++dim) shape[dim] = windows[dim].wanted.size();
@@ -60,10 +60,10 @@ std::string refuse_windows(const MoveSpec& spec) {
   return spec.from.partial.empty() && spec.to.partial.empty() ? "" : "windows make no sums";
 }
 
-std::unique_ptr<LinearMap> make_windows(ModelGrid& grid, const MoveSpec& spec) {
-  const auto need = [&](const GridPlace& place) { return window_at(spec, place); };
-  return std::make_unique<BlockMap>(grid, spec, window_shape(spec, grid.place()),
-                                    blocks_between(grid, spec.from, {}, need));
+std::unique_ptr<LinearMap> make_windows(Mesh& mesh, const MoveSpec& spec) {
+  const auto need = [&](const MeshPlace& place) { return window_at(spec, place); };
+  return std::make_unique<BlockMap>(mesh, spec, window_shape(spec, mesh.place()),
+                                    blocks_between(mesh, spec.from, {}, need));
 }
 
 // A chain of exchanges along lines of ranks: each extends the tensors to the windows in one more dimension;
@@ -105,7 +105,7 @@ std::string refuse_reach(const DimSharding& from, const DimSharding& to, const I
 /// The box that the rank at `place` holds after `done` steps, and where its tensor begins. Before all steps
 /// it is the rank's own part; after the first one, dimensions that are not sharded match the window.
 Need held_behind(const MoveSpec& spec, const std::vector<int>& dims, std::size_t done,
-                 const GridPlace& place) {
+                 const MeshPlace& place) {
   const Box own = part_of(spec.from, place);
   if (done == 0) return {own, own.offset};
   Need held{own, own.offset};
@@ -135,19 +135,19 @@ std::string refuse_nested_windows(const MoveSpec& spec, std::span<const int>) {
   return problem;
 }
 
-std::unique_ptr<LinearMap> make_nested_windows(ModelGrid& grid, const MoveSpec& spec) {
+std::unique_ptr<LinearMap> make_nested_windows(Mesh& mesh, const MoveSpec& spec) {
   const std::vector<int> dims = cut_dims(spec.from);
   const std::size_t count = std::max<std::size_t>(dims.size(), 1);
-  const Shape range = window_shape(spec, grid.place());
+  const Shape range = window_shape(spec, mesh.place());
   std::vector<ExchangeSpec> steps;
   for (std::size_t nth = 0; nth < count; ++nth) {
     const auto held = [&](int rank, std::size_t done) {
-      return held_behind(spec, dims, done, {grid.extents(), grid_coordinates(rank, grid.extents())});
+      return held_behind(spec, dims, done, {mesh.extents(), mesh_coordinates(rank, mesh.extents())});
     };
     ExchangeSpec step;
     step.dtype = spec.dtype;
-    step.source = held(grid.index(), nth).box.extents;
-    step.target = nth + 1 == count ? range : held(grid.index(), nth + 1).box.extents;
+    step.source = held(mesh.index(), nth).box.extents;
+    step.target = nth + 1 == count ? range : held(mesh.index(), nth + 1).box.extents;
     const auto add = [&](int sender, int receiver) {
       const Need from = held(sender, nth), to = held(receiver, nth + 1);
       const Box shared = intersection(from.box, to.box);
@@ -155,13 +155,13 @@ std::unique_ptr<LinearMap> make_nested_windows(ModelGrid& grid, const MoveSpec& 
       step.blocks.push_back({sender, receiver, relative(shared, from.origin), relative(shared, to.origin)});
     };
     const std::vector<int> along = dims.empty() ? std::vector<int>{} : parts_of(spec.from, dims[nth])->axes;
-    for (const int other : ranks_along(grid.index(), along, grid.extents())) {
-      add(grid.index(), other);
-      if (other != grid.index()) add(other, grid.index());
+    for (const int other : ranks_along(mesh.index(), along, mesh.extents())) {
+      add(mesh.index(), other);
+      if (other != mesh.index()) add(other, mesh.index());
     }
     steps.push_back(std::move(step));
   }
-  return std::make_unique<ChainMap>(grid, spec, range, std::move(steps));
+  return std::make_unique<ChainMap>(mesh, spec, range, std::move(steps));
 }
 
 }  // namespace tenon::comm

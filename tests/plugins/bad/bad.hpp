@@ -33,7 +33,7 @@ class BadComponent : public toy::Plain {
 
 /// A descriptor without fault; fixtures change one field of it.
 [[maybe_unused]] constexpr tenon_plugin_v1_t sound_descriptor(const char* text, const char* id) {
-  return {TENON_NECK_MAGIC,
+  return {TENON_PLUGIN_ABI_MAGIC,
           sizeof(tenon_plugin_v1_t),
           TENON_ABI_EPOCH,
           text,

@@ -29,7 +29,7 @@ constexpr Table table(const char* id, decltype(Table::create) create) {
   return result;
 }
 
-// The neck forbids what these do; the core must not trust it.
+// The plugin ABI forbids what these do; the core must not trust it.
 constexpr Table kTables[] = {
     table("throws_later", nullptr),
     table("null_silent", [](const void*, const tenon_host_v1*, tenon_error*) -> void* { return nullptr; }),

@@ -1,4 +1,4 @@
-// init throws although the neck forbids it.
+// init throws although the plugin ABI forbids it.
 #include <stdexcept>
 #include "bad.hpp"
 namespace {

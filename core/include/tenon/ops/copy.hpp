@@ -10,10 +10,10 @@ TENON_ABI_BEGIN
 /// A device whose memory is the host's does not need it: code for all devices copies lines there itself.
 /// Tensors are row-major; boxes are within them and have as many dimensions, and the two of a call have equal
 /// extents. A call must not write memory that it reads. It does nothing for a box without elements.
-class BoxOps {
+class StridedCopyOps {
  public:
   static constexpr const char* kId = "tenon.device.boxes/1";
-  virtual ~BoxOps();
+  virtual ~StridedCopyOps();
   /// Box `target` of `to` = box `source` of `from`; of any one dtype of whole bytes. Elements of `to` outside
   /// stay as they are.
   virtual void copy(TensorView from, const Box& source, TensorView to, const Box& target) = 0;

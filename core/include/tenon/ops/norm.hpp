@@ -65,7 +65,7 @@ class NormalisationOps {
                                    TensorView dbias, bool accumulate_parameters) = 0;
 };
 
-/// Normalisations over elements that are sharded over ranks of a model grid: sums over the elements of one
+/// Normalisations over elements that are sharded over ranks of a mesh: sums over the elements of one
 /// rank, and results from their totals over all ranks. The layer adds them up.
 ///
 /// Elements that are normalised together are a set, of which every rank holds some: x [outer, sets, inner].

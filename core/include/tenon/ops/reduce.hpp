@@ -34,7 +34,7 @@ struct LineTerm {
 
 /// The sparse matrix S [rows, columns], made row after row; it is in host memory and may be freed once it is
 /// prepared.
-struct LineSumSpec {
+struct SparseAxisSpec {
   DType dtype = DType::kF32;  ///< of x, y and the arithmetic; or f64
   std::int64_t columns = 0;
   std::vector<LineTerm> terms;           ///< of all rows; a row may name a column more than once
@@ -53,21 +53,21 @@ struct LineSumSpec {
 /// tensors. Weights are rounded to the dtype once. A sum begins with its first term and adds the others one
 /// by one in their order, each product and each sum rounded; a line alone with the weight 1 is copied, and a
 /// sum of nothing is 0.
-class LineSum {
+class SparseAxisOp {
  public:
-  virtual ~LineSum();
+  virtual ~SparseAxisOp();
   /// y[o, r, i] = sum over the terms of row r of weight * x[o, column, i]
   virtual void forward(TensorView x, TensorView y, std::int64_t outer, std::int64_t inner) = 0;
   /// x[o, c, i] = sum over the terms of column c, rows ascending, of weight * y[o, row, i]
   virtual void adjoint(TensorView y, TensorView x, std::int64_t outer, std::int64_t inner) = 0;
 };
 
-class LineSums {
+class SparseAxisOps {
  public:
   static constexpr const char* kId = "tenon.device.lines/1";
-  virtual ~LineSums();
+  virtual ~SparseAxisOps();
   /// Throws Error(kConfig) for other dtypes, and for a table that contradicts itself.
-  virtual std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) = 0;
+  virtual std::unique_ptr<SparseAxisOp> prepare(const SparseAxisSpec& spec) = 0;
 };
 
 TENON_ABI_END

@@ -53,16 +53,16 @@ class Fft {
 };
 
 /// y[b, o, m] = sum over i of x[b, i, m] w[i, o, m], all complex.
-struct ModeProductSpec {
+struct BatchedComplexGemmSpec {
   std::int64_t batch = 0, in = 0, out = 0, modes = 0;
   DType dtype = DType::kC64;  ///< or c128
 };
 
 /// x, dx: [batch, in, modes], y, dy: [batch, out, modes], complex. w, dw: reals [in, out, modes, 2]. Sums
 /// have ascending order, so the bits of a mode do not depend on which others are there.
-class ModeProduct {
+class BatchedComplexGemm {
  public:
-  virtual ~ModeProduct();
+  virtual ~BatchedComplexGemm();
   virtual std::size_t scratch_bytes() const = 0;
   virtual void forward(TensorView x, TensorView w, TensorView y, TensorView scratch) = 0;
   /// dx[b, i, m] = sum over o of dy[b, o, m] conj(w[i, o, m])
@@ -72,11 +72,11 @@ class ModeProduct {
                                TensorView scratch) = 0;
 };
 
-class ModeProducts {
+class BatchedComplexGemms {
  public:
   static constexpr const char* kId = "tenon.device.modes/1";
-  virtual ~ModeProducts();
-  virtual std::unique_ptr<ModeProduct> prepare(const ModeProductSpec& spec) = 0;
+  virtual ~BatchedComplexGemms();
+  virtual std::unique_ptr<BatchedComplexGemm> prepare(const BatchedComplexGemmSpec& spec) = 0;
 };
 
 TENON_ABI_END

@@ -4,11 +4,11 @@
 
 #include <tenon/kernels/attention.hpp>
 #include <tenon/kernels/batch_norm.hpp>
+#include <tenon/kernels/batched_complex_gemm.hpp>
 #include <tenon/kernels/elementwise.hpp>
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
-#include <tenon/kernels/mode_product.hpp>
 #include <tenon/kernels/mor.hpp>
 #include <tenon/kernels/norm.hpp>
 #include <tenon/kernels/quantize.hpp>
@@ -41,7 +41,7 @@ struct KernelTable {
   Ops<Bf16> bf16;
   UpdateOps<float> update;
   ConvertOps convert;
-  ModeProductOps<float> modes;
+  BatchedComplexGemmOps<float> modes;
   QuantizeOps<float> quantize_f32 = {};
   QuantizeOps<Bf16> quantize_bf16 = {};
   MorOps mor = {};
@@ -51,7 +51,7 @@ struct KernelTable {
 struct DoubleTable {
   Ops<double> f64;
   UpdateOps<double> update;
-  ModeProductOps<double> modes;
+  BatchedComplexGemmOps<double> modes;
 };
 
 }  // namespace tenon::kernels

@@ -1,4 +1,4 @@
-// Exchanges blocks of tensors between the ranks of a model grid, in both directions: the transpose of an
+// Exchanges blocks of tensors between the ranks of a mesh, in both directions: the transpose of an
 // exchange sends every block back and adds. Scatter, gather, all-gather, reduce-scatter, all-to-all,
 // repartition and halo exchanges are lists of blocks (linear_map.hpp, window_plan.hpp); this class carries
 // them out.
@@ -17,7 +17,7 @@ class Device;
 /// Elements that one rank sends and another stores: `from` is in the sender's tensor, `to` in the receiver's,
 /// of equal extents, both in local indices.
 struct Block {
-  int sender = 0, receiver = 0;  ///< grid indices; equal for a local copy
+  int sender = 0, receiver = 0;  ///< mesh indices; equal for a local copy
   Box from, to;
 };
 
@@ -35,7 +35,7 @@ enum class Direction : std::uint8_t {
   kTranspose  ///< target to source
 };
 
-/// Update rule of the written tensor. Contributions are summed in ascending order of the sender's grid index,
+/// Update rule of the written tensor. Contributions are summed in ascending order of the sender's mesh index,
 /// in whatever order they arrive.
 enum class Deposit : std::uint8_t {
   kAssign,  ///< the sum of the contributions, 0 where there is no block
@@ -48,7 +48,7 @@ struct Flight {
   int slot = -1;
 };
 
-/// A prepared exchange: running one allocates nothing. All ranks of the grid create it, and start and finish
+/// A prepared exchange: running one allocates nothing. All ranks of the mesh create it, and start and finish
 /// its flights, in the same order. Tensors belong to the caller; between start and finish the source must not
 /// change and the target must not be touched. Both may be one tensor, with kFill or kAdd, if no element that
 /// this rank sends or copies is also written: ghost elements are then fetched in place. The adjoint adds the
@@ -56,7 +56,7 @@ struct Flight {
 class BlockExchange {
  public:
   /// `flights`: how many may be under way at a time.
-  BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights = 1);
+  BlockExchange(Mesh& mesh, ExchangeSpec spec, int flights = 1);
   ~BlockExchange();
   BlockExchange(const BlockExchange&) = delete;
   BlockExchange& operator=(const BlockExchange&) = delete;

@@ -1,4 +1,4 @@
-// The gradient of a parameter of which several ranks of a model grid hold the same elements, while each rank
+// The gradient of a parameter of which several ranks of a mesh hold the same elements, while each rank
 // processes other samples or points: the sum of their terms, on all of them.
 #pragma once
 

@@ -14,7 +14,7 @@
 
 TENON_ABI_BEGIN
 
-/// All ranks of a grid create it, and call start and finish, in the same order. Running one allocates
+/// All ranks of a mesh create it, and call start and finish, in the same order. Running one allocates
 /// nothing. Tensors belong to the caller, and stay untouched between start and finish.
 class LinearMap {
  public:
@@ -55,8 +55,8 @@ struct Primitive {
   /// Name of the primitive that is the adjoint of this one, over the same layouts swapped.
   std::string_view adjoint;
   /// Returns "", or why the layouts are not a move of this kind. Each layout is valid by itself.
-  std::string (*refusal)(const MoveSpec& spec, std::span<const int> grid);
-  std::unique_ptr<LinearMap> (*make)(ModelGrid& grid, const MoveSpec& spec);
+  std::string (*refusal)(const MoveSpec& spec, std::span<const int> mesh);
+  std::unique_ptr<LinearMap> (*make)(Mesh& mesh, const MoveSpec& spec);
 };
 /// All of them: send_receive, scatter, gather, broadcast, sum_reduce, all_reduce, all_gather, reduce_scatter,
 /// all_to_all, repartition, halo_exchange, halo_exchange_nested.
@@ -66,12 +66,12 @@ const Primitive& primitive(std::string_view name);
 
 /// Collective. The map of primitive `name`. If layouts are invalid, differ between ranks, or are refused,
 /// throws the same Error(kConfig), which begins with `what`, on all ranks before any message of the map.
-std::unique_ptr<LinearMap> make_map(ModelGrid& grid, std::string_view name, const MoveSpec& spec,
+std::unique_ptr<LinearMap> make_map(Mesh& mesh, std::string_view name, const MoveSpec& spec,
                                     const std::string& what);
 
 /// The map between any two layouts of equal shape: shards are exchanged, replicated elements come from the
-/// rank nearest on the grid, and partial sums are reduced. Throws as make_map; also if `to` is a partial sum
+/// rank nearest on the mesh, and partial sums are reduced. Throws as make_map; also if `to` is a partial sum
 /// over an axis over which `from` is not.
-std::unique_ptr<LinearMap> redistribution(ModelGrid& grid, const MoveSpec& spec, const std::string& what);
+std::unique_ptr<LinearMap> redistribution(Mesh& mesh, const MoveSpec& spec, const std::string& what);
 
 TENON_ABI_END

@@ -74,7 +74,7 @@ struct HarnessSpec {
   bool keep_values = true;  ///< false: memory is reused as in a run, and value() returns losses only
   bool poison = false;      ///< planned memory holds NaN until it is written
   std::uint64_t seed = 1;
-  ModelGrid* grid = nullptr;  ///< then every rank has a harness, and all make the same calls
+  Mesh* mesh = nullptr;  ///< then every rank has a harness, and all make the same calls
 };
 
 class LayerHarness {
@@ -241,7 +241,7 @@ class LayerHarness {
     result.training = spec_.training;
     result.input_gradients = spec_.training;
     result.keep_values = spec_.keep_values;
-    result.grid = spec_.grid;
+    result.mesh = spec_.mesh;
     return result;
   }
 

@@ -23,7 +23,7 @@ class OptimizerHarness {
       : OptimizerHarness(device, optimizer, start, whole(std::move(name), dtype, shape), nullptr, true) {}
   /// A shard of a parameter over `grid`; info.local is its local shape.
   OptimizerHarness(Device& device, Optimizer& optimizer, std::span<const double> start, ParameterInfo info,
-                   Communicator* grid, bool first_holder)
+                   Communicator* mesh, bool first_holder)
       : device_(device), optimizer_(optimizer), info_(std::move(info)), first_holder_(first_holder ? 1 : 0) {
     const std::size_t tensors = 2 + optimizer.slots().size();
     const Shape shape = optimizer.elementwise() ? Shape{info_.local.elements()} : info_.local;
@@ -34,7 +34,7 @@ class OptimizerHarness {
     }
     write(device, tensors_[0], start);
     if (auto* binding = static_cast<OptimizerBinding*>(optimizer.query(OptimizerBinding::kId)))
-      binding->bind({{&info_, 1}, {&first_holder_, 1}, grid, &device});
+      binding->bind({{&info_, 1}, {&first_holder_, 1}, mesh, &device});
   }
   ~OptimizerHarness() {
     for (const TensorView& view : tensors_) device_.release(view.data, view.bytes());

@@ -31,14 +31,14 @@ class RowsOfReplicas {
   struct Node {
     std::string name;
     std::vector<const RowTable*> tables;
-    const RowAnswerer* answerer;
+    const RowLookupHandler* handler;
   };
   class Service final : public RowService {
    public:
     Service(RowsOfReplicas& all, ParameterSet& set) : all_(all), set_(set) {}
     int offer(std::string_view node, std::span<const std::string> tables,
-              const RowAnswerer& answerer) override {
-      nodes_.push_back({std::string(node), {}, &answerer});
+              const RowLookupHandler& handler) override {
+      nodes_.push_back({std::string(node), {}, &handler});
       for (const std::string& name : tables) {
         for (const ParameterInfo& info : set_.parameters()) {
           if (info.spec.name == name) nodes_.back().tables.push_back(set_.table(info.index));
@@ -55,13 +55,13 @@ class RowsOfReplicas {
     std::vector<Node> nodes_;
   };
 
-  void carry(const Service& asker, int number, std::span<const RowAsk> asks) {
+  void carry(const Service& client, int number, std::span<const RowAsk> asks) {
     if (asks.size() != replicas_.size()) fail_plugin("a node asks another number of replicas than there are");
     for (std::size_t r = 0; r < asks.size(); ++r) {
       if (asks[r].request.empty()) continue;
       const Node& node = replicas_[r].node(number);
-      node.answerer->answer(asks[r].request, node.tables, asks[r].answer);
-      if (&replicas_[r] == &asker) continue;
+      node.handler->answer(asks[r].request, node.tables, asks[r].answer);
+      if (&replicas_[r] == &client) continue;
       asked_ += asks[r].request.size();
       answered_ += asks[r].answer.size();
     }

@@ -16,7 +16,7 @@ struct AttentionForward {
   using Tiles = AttentionTiles<S>;
   AttentionArgs<S> args;
 
-  Grid grid() const {
+  Grid mesh() const {
     const Tiles tiles(args.d_head);
     return attention_grid(args, 2 * tiles.operand + tiles.result + Tiles::kScores + Tiles::kWeights +
                                     2 * Tiles::kPerRow + kThreads * sizeof(A));

@@ -16,7 +16,7 @@ struct AttentionRowSums {
   AttentionArgs<S> args;
   A* sums;
 
-  Grid grid() const {
+  Grid mesh() const {
     const std::int64_t rows = args.batch * args.heads * args.time;
     return {(rows + kRows - 1) / kRows, kThreads, kThreads * sizeof(A)};
   }
@@ -87,7 +87,7 @@ struct AttentionQueryGradient {
   AttentionArgs<S> args;
   const A* row_sums;
 
-  Grid grid() const {
+  Grid mesh() const {
     const Tiles tiles(args.d_head);
     return attention_grid(
         args, 3 * tiles.operand + tiles.result + 2 * Tiles::kScores + Tiles::kWeights + 2 * Tiles::kPerRow);
@@ -160,7 +160,7 @@ struct AttentionKeyGradients {
   AttentionArgs<S> args;
   const A* row_sums;
 
-  Grid grid() const {
+  Grid mesh() const {
     const Tiles tiles(args.d_head);
     return attention_grid(args, 3 * tiles.operand + 2 * tiles.result + 2 * Tiles::kScores +
                                     2 * Tiles::kWeights + 2 * Tiles::kPerRow);

@@ -56,7 +56,7 @@ struct ColumnSums {
   ColumnOutputs<A, K> outputs;
 
   std::int64_t sums() const { return columns; }
-  Grid grid() const { return {column_tiles(columns) * slabs.count, kThreads, kThreads * sizeof(Sums<A, K>)}; }
+  Grid mesh() const { return {column_tiles(columns) * slabs.count, kThreads, kThreads * sizeof(Sums<A, K>)}; }
 
   TENON_BOTH void operator()(const Block& block) const {
     Sums<A, K>* const sums = block.shared<Sums<A, K>>();

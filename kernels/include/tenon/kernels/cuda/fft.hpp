@@ -90,7 +90,7 @@ struct DirectFft {
   std::int64_t lines;
   bool to_modes, accumulate;
 
-  Grid grid() const {
+  Grid mesh() const {
     const std::int64_t tiles = (lines + FftTile::kLines - 1) / FftTile::kLines;
     return {tiles * tiles_across(), kThreads,
             (FftTile::kLines + FftTile::kTerms) * FftTile::kStride * sizeof(T)};

@@ -47,7 +47,7 @@ struct EvaluateFormula {
   static std::int64_t blocks(std::int64_t n) {
     return grid_for((n * kThreads + kPerBlock - 1) / kPerBlock).blocks;
   }
-  Grid grid() const { return grid(blocks(n), kThreads); }
+  Grid mesh() const { return grid(blocks(n), kThreads); }
   /// The values of a thread are in shared memory, side by side with those of its neighbours, since registers
   /// cannot be indexed. Sums come first, as they need the strictest alignment.
   Grid grid(std::int64_t blocks, int threads) const {

@@ -45,7 +45,7 @@ struct InteractionForward {
   std::int64_t samples;
 
   /// Tiles above the diagonal are idle: for few vectors there is a single tile, which is not.
-  Grid grid() const {
+  Grid mesh() const {
     const std::int64_t tiles = interaction_tiles(args.vectors);
     return {samples * tiles * tiles, kThreads, 2 * kInteractionTile * kInteractionStride * sizeof(Arith<S>)};
   }
@@ -107,7 +107,7 @@ struct InteractionBackward {
   InteractionArgs<S> args;
   std::int64_t samples;
 
-  Grid grid() const {
+  Grid mesh() const {
     return {samples * interaction_tiles(args.vectors) * interaction_tiles(args.width), kThreads,
             2 * kInteractionTile * kInteractionStride * sizeof(Arith<S>)};
   }

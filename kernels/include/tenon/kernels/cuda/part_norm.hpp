@@ -30,7 +30,7 @@ struct SetSums {
   ColumnOutputs<double, K> outputs;
 
   std::int64_t sums() const { return of.sets; }
-  Grid grid() const { return grid_for_rows(of.sets * slabs.count, slabs.rows, sizeof(Sums<double, K>)); }
+  Grid mesh() const { return grid_for_rows(of.sets * slabs.count, slabs.rows, sizeof(Sums<double, K>)); }
 
   TENON_BOTH void operator()(const Block& block) const {
     Sums<double, K>* const sums = block.shared<Sums<double, K>>();

@@ -28,7 +28,7 @@ struct SignBlockSums {
   std::int64_t n;
   double* sums;
 
-  Grid grid() const { return {sign_blocks(n), kSignLanes, kSignLanes * sizeof(double)}; }
+  Grid mesh() const { return {sign_blocks(n), kSignLanes, kSignLanes * sizeof(double)}; }
 
   TENON_BOTH void operator()(const Block& block) const {
     double* const lanes = block.shared<double>();
@@ -51,7 +51,7 @@ struct SignScale {
   std::int64_t n;
   std::uint8_t* scale;
 
-  static Grid grid() { return {1, kSignLanes, kSignLanes * sizeof(double)}; }
+  static Grid mesh() { return {1, kSignLanes, kSignLanes * sizeof(double)}; }
 
   TENON_BOTH void operator()(const Block& block) const {
     double* const lanes = block.shared<double>();
@@ -77,7 +77,7 @@ struct EncodeSigns {
   std::uint8_t* bits;
   A* lost;
 
-  Grid grid() const { return sign_tiles(n, kSignTile); }
+  Grid mesh() const { return sign_tiles(n, kSignTile); }
 
   TENON_BOTH void operator()(const Block& block) const {
     auto* const negative = block.shared<std::uint8_t>();
@@ -116,7 +116,7 @@ struct DecodeSigns {
 
   /// Elements of one place in their bytes are side by side, and those of one byte in banks of their own.
   static constexpr std::int64_t kPitch = kThreads + 4;
-  Grid grid() const { return sign_tiles(n, 8 * kPitch * sizeof(A)); }
+  Grid mesh() const { return sign_tiles(n, 8 * kPitch * sizeof(A)); }
 
   TENON_BOTH void operator()(const Block& block) const {
     A* const means = block.shared<A>();

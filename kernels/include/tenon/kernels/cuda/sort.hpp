@@ -78,7 +78,7 @@ struct SumPlaces {
   std::int64_t n;
   std::int32_t* places;
 
-  static Grid grid() { return {1, kThreads, kThreads * sizeof(std::int32_t)}; }
+  static Grid mesh() { return {1, kThreads, kThreads * sizeof(std::int32_t)}; }
 
   TENON_BOTH void operator()(const Block& block) const {
     std::int32_t* const before = block.shared<std::int32_t>();

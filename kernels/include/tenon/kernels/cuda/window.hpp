@@ -104,7 +104,7 @@ struct Unfold {
   UnfoldArgs<S> args;
   WindowTile tile;
 
-  Grid grid() const {
+  Grid mesh() const {
     const std::int64_t columns = args.channels * volume(args.window.kernel);
     return {tile.tiles(args.batch * volume(args.window.out), columns), kThreads, tile.bytes(sizeof(S))};
   }
@@ -152,7 +152,7 @@ struct Fold {
   FoldArgs<S> args;
   WindowTile tile;
 
-  Grid grid() const {
+  Grid mesh() const {
     return {args.batch * tile.tiles(volume(args.window.in), args.channels), kThreads,
             tile.bytes(sizeof(Arith<S>))};
   }

@@ -1,5 +1,6 @@
-// Tables of sums of lines (family LineSums) as the devices of this tree prepare them: checked, with weights
-// of the arithmetic type, and transposed for the adjoint. Does not use fmt, which nvcc does not accept.
+// Tables of sums of lines (family SparseAxisOps) as the devices of this tree prepare them: checked, with
+// weights of the arithmetic type, and transposed for the adjoint. Does not use fmt, which nvcc does not
+// accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -24,7 +25,7 @@ struct Table {
 };
 
 /// Why there is no such matrix, or "".
-inline std::string refusal(const LineSumSpec& spec) {
+inline std::string refusal(const SparseAxisSpec& spec) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   const auto terms = static_cast<std::int64_t>(spec.terms.size());
   if (spec.columns < 0 || spec.columns > kMost || terms > kMost)
@@ -48,17 +49,17 @@ inline std::string refusal(const LineSumSpec& spec) {
   return "";
 }
 
-inline constexpr const char* kLineSum = "sum of lines";
+inline constexpr const char* kSparseAxisOp = "sum of lines";
 
 /// Throws Error(kConfig) with the reason.
-inline void check(const LineSumSpec& spec) {
+inline void check(const SparseAxisSpec& spec) {
   if (const std::string reason = refusal(spec); !reason.empty())
-    device_arguments::refuse_config(std::string(kLineSum) + ": " + reason);
+    device_arguments::refuse_config(std::string(kSparseAxisOp) + ": " + reason);
 }
 
 /// The table of a spec without a refusal.
 template <class T>
-Table<T> table_of(const LineSumSpec& spec) {
+Table<T> table_of(const SparseAxisSpec& spec) {
   Table<T> table{spec.rows(), spec.columns, {}, {}, {}};
   table.offsets.assign(spec.offsets.begin(), spec.offsets.end());
   for (const LineTerm& term : spec.terms) {

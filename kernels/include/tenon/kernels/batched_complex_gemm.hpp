@@ -13,7 +13,7 @@ inline constexpr std::int64_t kModeGroup = kLanes;
 
 /// x, dx: [batch, in, modes], y, dy: [batch, out, modes], w, dw: [in, out, modes]; two reals each.
 template <class T>
-struct ModeProductArgs {
+struct BatchedComplexGemmArgs {
   std::int64_t batch = 0, in = 0, out = 0, modes = 0;
   const T* x = nullptr;
   const T* w = nullptr;
@@ -26,14 +26,14 @@ struct ModeProductArgs {
 };
 
 template <class T>
-struct ModeProductOps {
+struct BatchedComplexGemmOps {
   /// Elements of a workspace.
-  std::int64_t (*workspace)(const ModeProductArgs<T>&);
-  void (*forward)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  std::int64_t (*workspace)(const BatchedComplexGemmArgs<T>&);
+  void (*forward)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
   /// dx[b, i, m] = sum over o of dy[b, o, m] conj(w[i, o, m])
-  void (*backward_input)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  void (*backward_input)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
   /// dw[i, o, m] (+)= sum over b of conj(x[b, i, m]) dy[b, o, m]
-  void (*backward_weight)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  void (*backward_weight)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
 };
 
 }  // namespace tenon::kernels

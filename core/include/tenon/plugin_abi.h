@@ -1,12 +1,13 @@
-/* The plugin neck: the one binary promise between Tenon and a shared library.
+/* The plugin ABI: the one binary promise between Tenon and a shared library.
  *
  * Plain C, frozen in meaning and append-only in layout: every struct starts with its size, and a reader looks
- * only at fields inside it. A plugin exports exactly one symbol, the constant `tenon_plugin_v1`, and carries the
- * same identity as text in the ELF section `.tenon_abi`, which is read before the file is opened (docs/plugins/abi.md).
- * All strings are UTF-8, static, and owned by the plugin. No function here may let an exception escape.
+ * only at fields inside it. A plugin exports exactly one symbol, the constant `tenon_plugin_v1`, and carries
+ * the same identity as text in the ELF section `.tenon_abi`, which is read before the file is opened
+ * (docs/plugins/abi.md). All strings are UTF-8, static, and owned by the plugin. No function here may let an
+ * exception escape.
  */
-#ifndef TENON_NECK_H
-#define TENON_NECK_H
+#ifndef TENON_PLUGIN_ABI_H
+#define TENON_PLUGIN_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +16,9 @@
 extern "C" {
 #endif
 
-#define TENON_ABI_EPOCH 0u                 /* of the C++ interfaces above the neck; 0 is unstable */
-#define TENON_SDK_VERSION "0.1.0"          /* the package's version; the build checks that both agree */
-#define TENON_NECK_MAGIC 0x54454e4f4e763131ull /* "TENONv11" */
+#define TENON_ABI_EPOCH 0u        /* of the C++ interfaces above the plugin ABI; 0 is unstable */
+#define TENON_SDK_VERSION "0.1.0" /* the package's version; the build checks that both agree */
+#define TENON_PLUGIN_ABI_MAGIC 0x54454e4f4e763131ull /* "TENONv11" */
 #define TENON_ABI_SECTION ".tenon_abi"
 #define TENON_PLUGIN_SYMBOL "tenon_plugin_v1"
 
@@ -28,8 +29,8 @@ typedef struct tenon_error {
   char message[2040];
 } tenon_error;
 
-/* What the host hands to a plugin. `cxx_host` is a `tenon::Host*` of the same ABI epoch; a Host belongs to one
- * rank, so it is NULL during `init`, which belongs to the process. */
+/* What the host hands to a plugin. `cxx_host` is a `tenon::Host*` of the same ABI epoch; a Host belongs to
+ * one rank, so it is NULL during `init`, which belongs to the process. */
 typedef struct tenon_host_v1 {
   uint32_t struct_size;
   uint32_t abi_epoch;
@@ -54,7 +55,7 @@ enum { TENON_OPTION_REQUIRED = 1u };
 
 typedef struct tenon_option_v1 {
   uint32_t struct_size;
-  uint32_t type;              /* tenon_option_type */
+  uint32_t type; /* tenon_option_type */
   uint32_t flags;
   const char* name;
   const char* default_toml;   /* a TOML value, e.g. "1e-3" or "[0.9, 0.999]"; NULL = required or absent */
@@ -63,41 +64,39 @@ typedef struct tenon_option_v1 {
   const char* unit;           /* "" when none */
   const char* doc;
   const char* since;
-  const char* component_kind; /* for TENON_OPTION_COMPONENT: "sync/1" */
+  const char* component_kind;   /* for TENON_OPTION_COMPONENT: "sync/1" */
   const char* const* old_names; /* NULL-terminated; NULL = none */
-  /* for TENON_OPTION_SECTIONS: what each of the tables may hold, NULL-terminated, neither components nor sections */
+  /* for TENON_OPTION_SECTIONS: what each of the tables may hold, NULL-terminated, neither components nor
+   * sections */
   const struct tenon_option_v1* const* section_options;
 } tenon_option_v1;
 
 /* What a component can do; a run that needs an absent one is refused before training. */
 enum {
-  TENON_CAP_HOST = 1ull << 0,             /* touches host memory directly */
-  TENON_CAP_CUDA = 1ull << 1,             /* touches CUDA memory directly */
+  TENON_CAP_HOST = 1ull << 0, /* touches host memory directly */
+  TENON_CAP_CUDA = 1ull << 1, /* touches CUDA memory directly */
   TENON_CAP_DETERMINISTIC = 1ull << 2,
   TENON_CAP_NONDETERMINISTIC = 1ull << 3, /* under a wall clock */
   TENON_CAP_HOGWILD = 1ull << 4,          /* tolerates concurrent writers of weights and state */
   TENON_CAP_COLLECTIVE = 1ull << 5,       /* needs a transport */
   TENON_CAP_STATEFUL = 1ull << 6,
-  TENON_CAP_SURVIVES_DEATH = 1ull << 7    /* transport: the other ranks go on when one dies */
+  TENON_CAP_SURVIVES_DEATH = 1ull << 7 /* transport: the other ranks go on when one dies */
 };
 
-typedef enum tenon_maturity {
-  TENON_EXPERIMENTAL = 0,
-  TENON_STABLE = 1,
-  TENON_DEPRECATED = 2
-} tenon_maturity;
+typedef enum tenon_maturity { TENON_EXPERIMENTAL = 0, TENON_STABLE = 1, TENON_DEPRECATED = 2 } tenon_maturity;
 
 typedef struct tenon_component_v1 {
   uint32_t struct_size;
-  uint32_t maturity;                      /* tenon_maturity */
-  const char* kind;                       /* "optimizer/1" */
-  const char* id;                         /* lower case, digits, '_' */
-  const char* const* aliases;             /* NULL-terminated; NULL = none */
-  const char* summary;                    /* one line */
-  const tenon_option_v1* const* options;  /* NULL-terminated; NULL = none */
+  uint32_t maturity;                     /* tenon_maturity */
+  const char* kind;                      /* "optimizer/1" */
+  const char* id;                        /* lower case, digits, '_' */
+  const char* const* aliases;            /* NULL-terminated; NULL = none */
+  const char* summary;                   /* one line */
+  const tenon_option_v1* const* options; /* NULL-terminated; NULL = none */
   uint64_t capabilities;
-  const char* const* requirements;        /* NULL-terminated, e.g. "cuda>=12"; NULL = none */
-  /* `options` is a `const tenon::Options*`; the result is the interface pointer of the kind. NULL = failed, see err. */
+  const char* const* requirements; /* NULL-terminated, e.g. "cuda>=12"; NULL = none */
+  /* `options` is a `const tenon::Options*`; the result is the interface pointer of the kind. NULL = failed,
+   * see err. */
   void* (*create)(const void* options, const tenon_host_v1* host, tenon_error* err);
   void (*destroy)(void* component);
   void* (*query)(void* component, const char* interface_id); /* NULL = not offered */
@@ -114,14 +113,14 @@ typedef struct tenon_plugin_v1 {
   const char* vendor;
   const char* licence; /* SPDX */
   const char* url;
-  /* init and shutdown come in pairs, one pair per runtime of the process, and pairs may nest; after a failed init
-   * no shutdown follows. */
+  /* init and shutdown come in pairs, one pair per runtime of the process, and pairs may nest; after a failed
+   * init no shutdown follows. */
   int (*init)(const tenon_host_v1* host, tenon_error* err); /* 0 = ok; NULL = nothing to do */
-  void (*shutdown)(void);                                   /* joins threads, frees devices; NULL = nothing to do */
-  const tenon_component_v1* const* components;              /* NULL-terminated */
+  void (*shutdown)(void);                      /* joins threads, frees devices; NULL = nothing to do */
+  const tenon_component_v1* const* components; /* NULL-terminated */
 } tenon_plugin_v1_t;
 
 #ifdef __cplusplus
 }
 #endif
-#endif /* TENON_NECK_H */
+#endif /* TENON_PLUGIN_ABI_H */

@@ -1,4 +1,4 @@
-// For tests on a model grid: its ranks as threads over the thread transport, which the registry finds through
+// For tests on a mesh: its ranks as threads over the thread transport, which the registry finds through
 // the environment (TENON_PLUGIN_PATH).
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace tenon::testing {
 
-/// One rank of a grid: its communicators, and its view.
-class GridEnds {
+/// One rank of a mesh: its communicators, and its view.
+class MeshEnds {
  public:
   /// Wraps every communicator that a rank opens; for delays and faults.
   using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> inner, int rank)>;
 
-  /// `members`: world ranks by grid index, this rank's at `place`. `name`: distinguishes grids that are open
+  /// `members`: world ranks by mesh index, this rank's at `place`. `name`: distinguishes meshes that are open
   /// together.
-  GridEnds(Transport& transport, const std::vector<int>& extents, const std::vector<int>& members, int place,
+  MeshEnds(Transport& transport, const std::vector<int>& extents, const std::vector<int>& members, int place,
            const std::string& name = "", const Wrap& wrap = {}) {
     const auto open = [&](const std::vector<int>& places, const std::string& what) -> Communicator* {
       std::vector<int> ranks;
@@ -40,27 +40,27 @@ class GridEnds {
     std::vector<Communicator*> axes(extents.size(), nullptr);
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {
       if (extents[axis] == 1) continue;
-      std::vector<int> places, along = grid_coordinates(place, extents);
+      std::vector<int> places, along = mesh_coordinates(place, extents);
       for (along[axis] = 0; along[axis] < extents[axis]; ++along[axis])
-        places.push_back(grid_index(along, extents));
+        places.push_back(mesh_index(along, extents));
       axes[axis] = open(places, "axis" + std::to_string(axis));
     }
-    grid_ = ModelGrid(extents, place, model, axes);
+    mesh_ = Mesh(extents, place, model, axes);
   }
 
-  ModelGrid& grid() { return grid_; }
+  Mesh& mesh() { return mesh_; }
 
  private:
   std::vector<std::unique_ptr<Communicator>> ends_;
-  ModelGrid grid_;
+  Mesh mesh_;
 };
 
-class GridRanks {
+class MeshRanks {
  public:
-  using Wrap = GridEnds::Wrap;
+  using Wrap = MeshEnds::Wrap;
 
-  /// `world_ranks`: the rank at each place of the grid, row-major; empty: in order.
-  explicit GridRanks(std::vector<int> extents, std::vector<int> world_ranks = {}, double deadline_s = 30)
+  /// `world_ranks`: the rank at each place of the mesh, row-major; empty: in order.
+  explicit MeshRanks(std::vector<int> extents, std::vector<int> world_ranks = {}, double deadline_s = 30)
       : extents_(std::move(extents)), members_(std::move(world_ranks)) {
     int ranks = 1;
     for (const int extent : extents_) ranks *= extent;
@@ -77,8 +77,8 @@ class GridRanks {
   const std::vector<int>& extents() const { return extents_; }
   Transport& transport() { return *transport_; }
 
-  /// Runs body(grid) on every rank; returns the error text of each by grid index, "" for none.
-  std::vector<std::string> run(const std::function<void(ModelGrid&)>& body, const Wrap& wrap = {}) {
+  /// Runs body(mesh) on every rank; returns the error text of each by mesh index, "" for none.
+  std::vector<std::string> run(const std::function<void(Mesh&)>& body, const Wrap& wrap = {}) {
     std::vector<std::string> errors(members_.size());
     std::vector<std::thread> threads;
     std::vector<int> participants;
@@ -88,7 +88,7 @@ class GridRanks {
       threads.emplace_back([&, place] {
         try {
           clock_->enter(participants[place]);
-          body(GridEnds(*transport_, extents_, members_, static_cast<int>(place), "", wrap).grid());
+          body(MeshEnds(*transport_, extents_, members_, static_cast<int>(place), "", wrap).mesh());
         } catch (const Error& error) {
           errors[place] = error.what();
         }

@@ -1,6 +1,6 @@
-// Complex products per mode (family ModeProducts). Groups of modes are shared among threads, each with a
-// workspace of its own; the split does not change a bit.
-#include "device_common/mode_products.hpp"
+// Complex products per mode (family BatchedComplexGemms). Groups of modes are shared among threads, each with
+// a workspace of its own; the split does not change a bit.
+#include "device_common/batched_complex_gemms.hpp"
 #include "common.hpp"
 
 namespace tenon::cpu {
@@ -10,9 +10,9 @@ namespace {
 constexpr std::int64_t kAlignedReals = 16;
 
 template <class T>
-class CpuModeProduct final : public ModeProduct {
+class CpuBatchedComplexGemm final : public BatchedComplexGemm {
  public:
-  CpuModeProduct(const kernels::ModeProductOps<T>& ops, const ModeProductSpec& spec)
+  CpuBatchedComplexGemm(const kernels::BatchedComplexGemmOps<T>& ops, const BatchedComplexGemmSpec& spec)
       : ops_(ops),
         shape_(spec),
         groups_((spec.modes + kernels::kModeGroup - 1) / kernels::kModeGroup),
@@ -35,12 +35,12 @@ class CpuModeProduct final : public ModeProduct {
 
  private:
   template <class Kernel>
-  void run(const kernels::ModeProductArgs<T>& args, const TensorView& scratch, Kernel kernel) const {
+  void run(const kernels::BatchedComplexGemmArgs<T>& args, const TensorView& scratch, Kernel kernel) const {
     if (groups_ == 0) return;
     if (workspace_ > 0 &&
         (scratch.data == nullptr || scratch.bytes() < static_cast<std::int64_t>(scratch_bytes())))
       refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()),
-                  device_arguments::kModeProduct, "scratch");
+                  device_arguments::kBatchedComplexGemm, "scratch");
     const std::int64_t block = (groups_ + parts_ - 1) / parts_;
     parallel_for(groups_, block, [&](std::int64_t begin, std::int64_t end) {
       auto mine = args;
@@ -49,24 +49,25 @@ class CpuModeProduct final : public ModeProduct {
     });
   }
 
-  const kernels::ModeProductOps<T>& ops_;
-  const device_arguments::ModeProductShape<T> shape_;
+  const kernels::BatchedComplexGemmOps<T>& ops_;
+  const device_arguments::BatchedComplexGemmShape<T> shape_;
   std::int64_t groups_, parts_, workspace_ = 0;
 };
 
-class CpuModeProducts final : public ModeProducts {
+class CpuBatchedComplexGemms final : public BatchedComplexGemms {
  public:
-  explicit CpuModeProducts(const Kernels& kernels) : kernels_(kernels) {}
+  explicit CpuBatchedComplexGemms(const Kernels& kernels) : kernels_(kernels) {}
 
-  std::unique_ptr<ModeProduct> prepare(const ModeProductSpec& spec) override {
-    return device_arguments::with_mode_product(spec, [&](auto tag) -> std::unique_ptr<ModeProduct> {
-      using T = typename decltype(tag)::type;
-      if constexpr (std::is_same_v<T, float>) {
-        return std::make_unique<CpuModeProduct<T>>(kernels_.table->modes, spec);
-      } else {
-        return std::make_unique<CpuModeProduct<T>>(kernels_.f64->modes, spec);
-      }
-    });
+  std::unique_ptr<BatchedComplexGemm> prepare(const BatchedComplexGemmSpec& spec) override {
+    return device_arguments::with_batched_complex_gemm(
+        spec, [&](auto tag) -> std::unique_ptr<BatchedComplexGemm> {
+          using T = typename decltype(tag)::type;
+          if constexpr (std::is_same_v<T, float>) {
+            return std::make_unique<CpuBatchedComplexGemm<T>>(kernels_.table->modes, spec);
+          } else {
+            return std::make_unique<CpuBatchedComplexGemm<T>>(kernels_.f64->modes, spec);
+          }
+        });
   }
 
  private:
@@ -75,8 +76,8 @@ class CpuModeProducts final : public ModeProducts {
 
 }  // namespace
 
-std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels) {
-  return std::make_unique<CpuModeProducts>(kernels);
+std::unique_ptr<BatchedComplexGemms> make_batched_complex_gemms(const Kernels& kernels) {
+  return std::make_unique<CpuBatchedComplexGemms>(kernels);
 }
 
 }  // namespace tenon::cpu

@@ -1,5 +1,5 @@
-// Copies of a rank's state (held_state.hpp).
-#include "failover/held_state.hpp"
+// Copies of a rank's state (snapshot.hpp).
+#include "failover/snapshot.hpp"
 
 #include "base/elapsed.hpp"
 #include "control/control_wire.hpp"
@@ -96,8 +96,8 @@ void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark) {
   }
 }
 
-HeldState hold_state(const RankState& state, const SlotMark* mark) {
-  HeldState held;
+Snapshot take_snapshot(const RankState& state, const SlotMark* mark) {
+  Snapshot held;
   for (const StateEntry& entry : state.entries()) {
     std::vector<std::byte>& copy = held.entries[entry.name];
     if (entry.table == nullptr) {
@@ -125,7 +125,7 @@ HeldState hold_state(const RankState& state, const SlotMark* mark) {
   return held;
 }
 
-void give_back(const RankState& state, HeldState& held) {
+void give_back(const RankState& state, Snapshot& held) {
   for (const StateEntry& entry : state.entries()) {
     const auto found = held.entries.find(entry.name);
     if (found == held.entries.end())
@@ -148,12 +148,12 @@ void give_back(const RankState& state, HeldState& held) {
   state.members().weights->live().touch(-1);
 }
 
-void give_back_buffers(const RankState& state, HeldState& held) {
+void give_back_buffers(const RankState& state, Snapshot& held) {
   for_each_buffer(state,
                   [&](const StateEntry& entry) { copy_in(state, held.entries.at(entry.name), entry.view); });
 }
 
-std::string pack(const HeldState& held) {
+std::string pack(const Snapshot& held) {
   std::vector<std::string> texts{std::to_string(held.slot), held.boundary_done ? "1" : "0",
                                  std::to_string(held.components.scalars.size()),
                                  std::to_string(held.components.tensors.size())};
@@ -166,11 +166,11 @@ std::string pack(const HeldState& held) {
   return join_texts(texts);
 }
 
-HeldState unpack(const std::string& packed) {
+Snapshot unpack(const std::string& packed) {
   const std::vector<std::string> texts = split_texts(packed);
   if (texts.size() < kPackedHead || (texts.size() - kPackedHead) % 2 != 0)
     fail_run(fmt::format("a copy of a rank's state has {} parts, which none has", texts.size()));
-  HeldState held;
+  Snapshot held;
   held.slot = std::strtoll(texts[0].c_str(), nullptr, 10);
   held.boundary_done = texts[1] == "1";
   const std::size_t scalars = std::strtoull(texts[2].c_str(), nullptr, 10);
@@ -188,7 +188,7 @@ HeldState unpack(const std::string& packed) {
   return held;
 }
 
-std::string hash_of(const HeldState& held) {
+std::string hash_of(const Snapshot& held) {
   StateHasher hasher;
   for (const auto& [name, bytes] : held.entries) {
     hasher.add(name, bytes_view(bytes.data(), bytes.size()));

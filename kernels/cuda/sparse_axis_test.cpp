@@ -3,13 +3,13 @@
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/launch.hpp>
-#include <tenon/kernels/cuda/line_sum.hpp>
+#include <tenon/kernels/cuda/sparse_axis.hpp>
 
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-namespace tenon::kernels::cuda::line_sum_test {
+namespace tenon::kernels::cuda::sparse_axis_test {
 namespace {
 
 constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
@@ -29,11 +29,11 @@ const Lines kCases[] = {
 constexpr std::pair<std::int64_t, std::int64_t> kSides[] = {{1, 1}, {5, 1}, {3, 7}, {2, 130}, {31, 67}};
 
 template <class T>
-struct CudaLineSum : ::testing::Test {};
+struct CudaSparseAxisOp : ::testing::Test {};
 using Arithmetic = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(CudaLineSum, Arithmetic);
+TYPED_TEST_SUITE(CudaSparseAxisOp, Arithmetic);
 
-TYPED_TEST(CudaLineSum, IsOneChainPerElement) {
+TYPED_TEST(CudaSparseAxisOp, IsOneChainPerElement) {
   using T = TypeParam;
   for (const Lines& c : kCases)
     for (const auto& [outer, inner] : kSides) {
@@ -62,4 +62,4 @@ TYPED_TEST(CudaLineSum, IsOneChainPerElement) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda::line_sum_test
+}  // namespace tenon::kernels::cuda::sparse_axis_test

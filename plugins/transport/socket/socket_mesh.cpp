@@ -1,5 +1,5 @@
-// Listening, connecting and greeting (mesh.hpp).
-#include "mesh.hpp"
+// Listening, connecting and greeting (socket_mesh.hpp).
+#include "socket_mesh.hpp"
 
 #include "announcement.hpp"
 
@@ -174,7 +174,7 @@ class Builder {
     mesh_.peers.resize(rendezvous.ranks());
   }
 
-  Mesh build() {
+  SocketMesh build() {
     const Descriptor listener = announce();
     for (int rank = 0; rank < mesh_.rank; ++rank) connect_lower(rank);
     accept_higher(listener);
@@ -282,7 +282,7 @@ class Builder {
   Rendezvous& rendezvous_;
   const MeshSettings& settings_;
   Time limit_;
-  Mesh mesh_;
+  SocketMesh mesh_;
   std::vector<Announcement> others_;
   std::string place_;
   Greeting greeting_;
@@ -290,7 +290,7 @@ class Builder {
 
 }  // namespace
 
-Mesh connect_mesh(Rendezvous& rendezvous, const MeshSettings& settings) {
+SocketMesh connect_mesh(Rendezvous& rendezvous, const MeshSettings& settings) {
   return Builder(rendezvous, settings).build();
 }
 

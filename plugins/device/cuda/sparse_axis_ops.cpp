@@ -1,16 +1,17 @@
-// Weighted sums of lines (family LineSums): both tables, forward and adjoint, are in the device's memory.
+// Weighted sums of lines (family SparseAxisOps): both tables, forward and adjoint, are in the device's
+// memory.
 #include "common.hpp"
 #include "device_common/lines.hpp"
 #include "queue.hpp"
 
-#include <tenon/kernels/cuda/line_sum.hpp>
+#include <tenon/kernels/cuda/sparse_axis.hpp>
 
 #include <string>
 
 namespace tenon::cuda {
 namespace {
 
-using device_lines::kLineSum;
+using device_lines::kSparseAxisOp;
 
 template <class T>
 class DeviceTable {
@@ -40,9 +41,9 @@ class DeviceTable {
 };
 
 template <class T>
-class CudaLineSum final : public LineSum {
+class CudaSparseAxisOp final : public SparseAxisOp {
  public:
-  CudaLineSum(Queue& queue, const device_lines::Table<T>& table)
+  CudaSparseAxisOp(Queue& queue, const device_lines::Table<T>& table)
       : queue_(queue), forward_(queue, table), adjoint_(queue, device_lines::transposed(table)) {}
 
   void forward(TensorView x, TensorView y, std::int64_t outer, std::int64_t inner) override {
@@ -55,24 +56,24 @@ class CudaLineSum final : public LineSum {
  private:
   void run(const DeviceTable<T>& table, const TensorView& from, const char* from_name, const TensorView& to,
            const char* to_name, std::int64_t outer, std::int64_t inner) {
-    const T* in = checked<T>(from, outer * table.columns * inner, kLineSum, from_name);
-    T* out = checked<T>(to, outer * table.rows * inner, kLineSum, to_name);
-    if (!to.empty()) queue_.launch(kLineSum, grid_for(to.elements()), table.sum(in, out, outer, inner));
+    const T* in = checked<T>(from, outer * table.columns * inner, kSparseAxisOp, from_name);
+    T* out = checked<T>(to, outer * table.rows * inner, kSparseAxisOp, to_name);
+    if (!to.empty()) queue_.launch(kSparseAxisOp, grid_for(to.elements()), table.sum(in, out, outer, inner));
   }
 
   Queue& queue_;
   DeviceTable<T> forward_, adjoint_;
 };
 
-class CudaLineSums final : public LineSums {
+class CudaSparseAxisOps final : public SparseAxisOps {
  public:
-  explicit CudaLineSums(Queue& queue) : queue_(queue) {}
+  explicit CudaSparseAxisOps(Queue& queue) : queue_(queue) {}
 
-  std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) override {
+  std::unique_ptr<SparseAxisOp> prepare(const SparseAxisSpec& spec) override {
     device_lines::check(spec);
-    return with_arithmetic(spec.dtype, kLineSum, [&](auto tag) -> std::unique_ptr<LineSum> {
+    return with_arithmetic(spec.dtype, kSparseAxisOp, [&](auto tag) -> std::unique_ptr<SparseAxisOp> {
       using T = typename decltype(tag)::type;
-      return std::make_unique<CudaLineSum<T>>(queue_, device_lines::table_of<T>(spec));
+      return std::make_unique<CudaSparseAxisOp<T>>(queue_, device_lines::table_of<T>(spec));
     });
   }
 
@@ -82,8 +83,8 @@ class CudaLineSums final : public LineSums {
 
 }  // namespace
 
-std::unique_ptr<LineSums> make_line_sums(Queue& queue) {
-  return std::make_unique<CudaLineSums>(queue);
+std::unique_ptr<SparseAxisOps> make_sparse_axis_ops(Queue& queue) {
+  return std::make_unique<CudaSparseAxisOps>(queue);
 }
 
 }  // namespace tenon::cuda

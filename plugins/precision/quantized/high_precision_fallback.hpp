@@ -14,9 +14,9 @@
 
 namespace tenon::quantized {
 
-class KeepWorst final : public SiteWatch {
+class HighPrecisionFallback final : public SiteWatch {
  public:
-  KeepWorst(double fraction, std::int64_t slot) : fraction_(fraction), slot_(slot) {}
+  HighPrecisionFallback(double fraction, std::int64_t slot) : fraction_(fraction), slot_(slot) {}
 
   bool active() const { return fraction_ > 0; }
   /// Returns the number of a site; the same for the same layer and site in another executor.
@@ -40,7 +40,7 @@ class KeepWorst final : public SiteWatch {
   double fraction_;
   std::int64_t slot_;
   bool decided_ = false;
-  std::string names_;  ///< names of the kept sites, each followed by ';'
+  std::string names_;  ///< names of the unquantized sites, each followed by ';'
   std::vector<Entry> sites_;
 };
 
@@ -49,7 +49,7 @@ inline bool lists(const std::string& names, const std::string& name) {
   return at != std::string::npos || names.rfind(name + ";", 0) == 0;
 }
 
-inline int KeepWorst::add(std::string_view layer, int site) {
+inline int HighPrecisionFallback::add(std::string_view layer, int site) {
   const std::string name = std::string(layer) + ":" + std::to_string(site);
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     if (sites_[i].name == name) return static_cast<int>(i);
@@ -58,12 +58,12 @@ inline int KeepWorst::add(std::string_view layer, int site) {
   return static_cast<int>(sites_.size()) - 1;
 }
 
-inline void KeepWorst::apply(const std::string& names) {
+inline void HighPrecisionFallback::apply(const std::string& names) {
   names_ = names;
   for (Entry& site : sites_) site.kept = lists(names_, site.name);
 }
 
-inline void KeepWorst::end_slot(std::int64_t slot) {
+inline void HighPrecisionFallback::end_slot(std::int64_t slot) {
   if (!measures(slot)) return;
   std::vector<const Entry*> ranked;
   for (const Entry& site : sites_) {
@@ -80,7 +80,7 @@ inline void KeepWorst::end_slot(std::int64_t slot) {
   apply(names);
 }
 
-inline void KeepWorst::state(StateVisitor& visitor) {
+inline void HighPrecisionFallback::state(StateVisitor& visitor) {
   if (!active()) return;
   std::int64_t decided = decided_ ? 1 : 0;
   std::string names = names_;

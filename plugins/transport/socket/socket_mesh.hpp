@@ -68,12 +68,12 @@ struct MeshSettings {
   double deadline_s = 60;
 };
 
-struct Mesh {
+struct SocketMesh {
   int rank = 0;
   std::vector<Descriptor> peers;  ///< by rank; none for its own
 };
 
 /// Collective. Throws DeadlineError that names the ranks that did not come.
-Mesh connect_mesh(Rendezvous& rendezvous, const MeshSettings& settings);
+SocketMesh connect_mesh(Rendezvous& rendezvous, const MeshSettings& settings);
 
 }  // namespace tenon::socket_transport

@@ -1,14 +1,14 @@
-// The layout of the neck, field by field: a promise to plugins that were built long ago. A struct only grows
-// at its end, so lines are added here and never changed; a version that needs other offsets is a struct of
-// another name.
-#include <tenon/neck.h>
+// The layout of the plugin ABI, field by field: a promise to plugins that were built long ago. A struct only
+// grows at its end, so lines are added here and never changed; a version that needs other offsets is a struct
+// of another name.
+#include <tenon/plugin_abi.h>
 
 #include <cstddef>
 
 namespace {
 
-static_assert(sizeof(void*) == 8, "the neck is defined for 64-bit systems");
-static_assert(TENON_NECK_MAGIC == 0x54454e4f4e763131);
+static_assert(sizeof(void*) == 8, "the plugin ABI is defined for 64-bit systems");
+static_assert(TENON_PLUGIN_ABI_MAGIC == 0x54454e4f4e763131);
 
 #define AT(type, field, offset) \
   static_assert(offsetof(type, field) == (offset), #type "." #field " may not move")

@@ -29,7 +29,7 @@ struct SlotMark {
   std::map<int, std::vector<std::byte>> buffers;  ///< by parameter
 };
 
-struct HeldState {
+struct Snapshot {
   std::int64_t slot = 0;       ///< slots done
   bool boundary_done = false;  ///< what was due at its boundary (evaluation, save) has been done
   HeldComponents components;
@@ -43,14 +43,14 @@ HeldComponents held_recovery(const RankState& state);
 void give_back_recovery(const RankState& state, HeldComponents held);
 void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark);
 /// `mark`: of a slot that was begun and not ended, else null.
-HeldState hold_state(const RankState& state, const SlotMark* mark);
-void give_back(const RankState& state, HeldState& held);
+Snapshot take_snapshot(const RankState& state, const SlotMark* mark);
+void give_back(const RankState& state, Snapshot& held);
 /// Gives back the model's buffers alone, of which each replica may have its own.
-void give_back_buffers(const RankState& state, HeldState& held);
+void give_back_buffers(const RankState& state, Snapshot& held);
 /// Encodes the state for another rank, and back. unpack throws Error(kRun) on bytes that pack did not make.
-std::string pack(const HeldState& held);
-HeldState unpack(const std::string& packed);
+std::string pack(const Snapshot& held);
+Snapshot unpack(const std::string& packed);
 /// xxh3-128 of the entries, for logs: a rank that goes on must have what it had.
-std::string hash_of(const HeldState& held);
+std::string hash_of(const Snapshot& held);
 
 }  // namespace tenon::train

@@ -46,7 +46,7 @@ struct Recipe {
   const char *component, *options;
 };
 
-class CodeProductsTest : public ::testing::Test {
+class NativeGemmsTest : public ::testing::Test {
  protected:
   auto make(const Recipe& recipe, const std::string& products) {
     const std::string options = std::string(recipe.options) + "\nproducts = \"" + products + "\"";
@@ -61,7 +61,7 @@ class Listener final : public NumericsSink {
   int heard = 0;
 };
 
-TEST_F(CodeProductsTest, GiveWhatProductsOfValuesGive) {
+TEST_F(NativeGemmsTest, GiveWhatProductsOfValuesGive) {
   const Recipe recipes[] = {
       {"nvfp4", ""},
       {"nvfp4", "weights = '1d'\nrotate = 'none'\nstochastic = 'none'\nfour_over_six = true"},
@@ -98,7 +98,7 @@ TEST_F(CodeProductsTest, GiveWhatProductsOfValuesGive) {
   }
 }
 
-TEST_F(CodeProductsTest, AnOperandThatIsNotFiniteShows) {
+TEST_F(NativeGemmsTest, AnOperandThatIsNotFiniteShows) {
   for (const Recipe& recipe : {Recipe{"nvfp4", ""}, {"mxfp8", ""}, {"fp8", ""}}) {
     const auto native = make(recipe, "native");
     Rig rig(*device.device, *native, site_info(kM, kN, kK));
@@ -109,7 +109,7 @@ TEST_F(CodeProductsTest, AnOperandThatIsNotFiniteShows) {
   }
 }
 
-TEST_F(CodeProductsTest, AutoMultipliesValuesWhereCodesCannotBe) {
+TEST_F(NativeGemmsTest, AutoMultipliesValuesWhereCodesCannotBe) {
   // More rows than a block: within one block f32 scales apply to whole lines, which units support.
   const Recipe recipes[] = {{"mxfp4", ""}, {"fp8", "recipe = 'block'\nscales = 'fp32'"}};
   for (const Recipe& recipe : recipes) {
@@ -129,7 +129,7 @@ TEST_F(CodeProductsTest, AutoMultipliesValuesWhereCodesCannotBe) {
   EXPECT_EQ(found.step(0)[2], expected.step(0)[2]);
 }
 
-TEST_F(CodeProductsTest, NativeSaysWhatCannotMultiplyCodes) {
+TEST_F(NativeGemmsTest, NativeSaysWhatCannotMultiplyCodes) {
   const auto refusal = [&](Bench& bench, const char* component, const std::string& options) {
     const auto policy = bench.make_component<Precision>(component, options + "\nproducts = \"native\"");
     return message_of([&] { Rig(*bench.device, *policy, site_info(kM, kN, kK)); });
@@ -152,7 +152,7 @@ TEST_F(CodeProductsTest, NativeSaysWhatCannotMultiplyCodes) {
                 end);
 }
 
-TEST_F(CodeProductsTest, ARotationOfOneSideAloneCannotMultiplyCodesOfOddSizes) {
+TEST_F(NativeGemmsTest, ARotationOfOneSideAloneCannotMultiplyCodesOfOddSizes) {
   const auto policy = make({"nvfp4", "rotate = 'x'"}, "native");
   EXPECT_NE(message_of([&] {
               Rig(*device.device, *policy, site_info(kM + 1, kN, kK));

@@ -2,19 +2,19 @@
 // many rows and columns a thread has.
 #include "testing.hpp"
 
-#include <tenon/kernels/cuda/mode_product.hpp>
-#include <tenon/kernels/reference/mode_product.hpp>
+#include <tenon/kernels/cuda/batched_complex_gemm.hpp>
+#include <tenon/kernels/reference/batched_complex_gemm.hpp>
 
-namespace tenon::kernels::cuda::mode_product_test {
+namespace tenon::kernels::cuda::batched_complex_gemm_test {
 namespace {
 
 using testing::random_values;
 using testing::same_bits;
 
 template <class T>
-struct CudaModeProductTest : ::testing::Test {};
+struct CudaBatchedComplexGemmTest : ::testing::Test {};
 using Reals = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(CudaModeProductTest, Reals);
+TYPED_TEST_SUITE(CudaBatchedComplexGemmTest, Reals);
 
 constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
 
@@ -27,7 +27,7 @@ constexpr Size kSizes[] = {{1, 1, 1, 1}, {4, 8, 4, 16}, {5, 3, 7, 33}, {2, 9, 6,
 template <class T>
 struct Problem {
   std::vector<T> x, w, dy, y, dx, dw;
-  ModeProductArgs<T> args;
+  BatchedComplexGemmArgs<T> args;
 
   Problem(const Size& s, bool accumulate) {
     const auto values = [](std::int64_t n, unsigned seed) {
@@ -47,9 +47,9 @@ template <class T, int kSide>
 void expect_reference(const Size& size, bool accumulate, LaunchOrder order) {
   Problem<T> expected(size, accumulate), own(size, accumulate);
   const std::int64_t groups = (size.modes + kModeGroup - 1) / kModeGroup;
-  reference::mode_product_forward(expected.args, 0, groups);
-  reference::mode_product_backward_input(expected.args, 0, groups);
-  reference::mode_product_backward_weight(expected.args, 0, groups);
+  reference::batched_complex_gemm_forward(expected.args, 0, groups);
+  reference::batched_complex_gemm_backward_input(expected.args, 0, groups);
+  reference::batched_complex_gemm_backward_weight(expected.args, 0, groups);
   launch_on_host(Grid{3, 64}, mode_forward<T, kSide>(own.args), order);
   launch_on_host(Grid{1, 256}, mode_backward_input<T, kSide>(own.args), order);
   launch_on_host(Grid{5, 32}, mode_backward_weight<T, kSide>(own.args), order);
@@ -58,7 +58,7 @@ void expect_reference(const Size& size, bool accumulate, LaunchOrder order) {
   EXPECT_TRUE(same_bits(own.dw, expected.dw)) << size.modes << " modes, side " << kSide;
 }
 
-TYPED_TEST(CudaModeProductTest, GivesTheBitsOfTheReference) {
+TYPED_TEST(CudaBatchedComplexGemmTest, GivesTheBitsOfTheReference) {
   for (const Size& size : kSizes)
     for (const bool accumulate : {false, true})
       for (const LaunchOrder order : kOrders) {
@@ -68,4 +68,4 @@ TYPED_TEST(CudaModeProductTest, GivesTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda::mode_product_test
+}  // namespace tenon::kernels::cuda::batched_complex_gemm_test

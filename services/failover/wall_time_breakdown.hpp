@@ -15,7 +15,7 @@
 
 namespace tenon::train {
 
-class OverheadLedger {
+class WallTimeBreakdown {
  public:
   enum class Entry : std::uint8_t {
     kStart,    ///< building ranks and opening the folder for the first time
@@ -28,7 +28,7 @@ class OverheadLedger {
   };
   static constexpr int kEntries = 6;
 
-  OverheadLedger() : since_(Clock::now()) {}
+  WallTimeBreakdown() : since_(Clock::now()) {}
 
   Entry current() const { return current_; }
   void enter(Entry entry) {
@@ -102,23 +102,23 @@ class OverheadLedger {
   double counted_ = 0;                 ///< of the work
 };
 
-/// Null for ranks that keep no ledger.
-class LedgerScope {
+/// Null for ranks that keep no wall_time.
+class WallTimeScope {
  public:
-  LedgerScope(OverheadLedger* ledger, OverheadLedger::Entry entry) : ledger_(ledger) {
-    if (ledger_ == nullptr) return;
-    before_ = ledger_->current();
-    ledger_->enter(entry);
+  WallTimeScope(WallTimeBreakdown* wall_time, WallTimeBreakdown::Entry entry) : wall_time_(wall_time) {
+    if (wall_time_ == nullptr) return;
+    before_ = wall_time_->current();
+    wall_time_->enter(entry);
   }
-  ~LedgerScope() {
-    if (ledger_ != nullptr) ledger_->enter(before_);
+  ~WallTimeScope() {
+    if (wall_time_ != nullptr) wall_time_->enter(before_);
   }
-  LedgerScope(const LedgerScope&) = delete;
-  LedgerScope& operator=(const LedgerScope&) = delete;
+  WallTimeScope(const WallTimeScope&) = delete;
+  WallTimeScope& operator=(const WallTimeScope&) = delete;
 
  private:
-  OverheadLedger* ledger_;
-  OverheadLedger::Entry before_ = OverheadLedger::Entry::kWork;
+  WallTimeBreakdown* wall_time_;
+  WallTimeBreakdown::Entry before_ = WallTimeBreakdown::Entry::kWork;
 };
 
 }  // namespace tenon::train

@@ -1,9 +1,10 @@
-// Products of complex matrices per mode (contract: mode_product.hpp). A group of 16 modes is extracted from
-// all operands into separate real and imaginary parts, conjugated and negated there, so that the product
-// itself is only fused multiply-adds of vectors in registers. Terms have the order of the reference.
+// Products of complex matrices per mode (contract: batched_complex_gemm.hpp). A group of 16 modes is
+// extracted from all operands into separate real and imaginary parts, conjugated and negated there, so that
+// the product itself is only fused multiply-adds of vectors in registers. Terms have the order of the
+// reference.
 #pragma once
 
-#include <tenon/kernels/mode_product.hpp>
+#include <tenon/kernels/batched_complex_gemm.hpp>
 
 #include "isa/simd.inc.hpp"
 
@@ -167,7 +168,7 @@ TENON_INLINE void mode_sums(const ModeSums& s, std::int64_t group_begin, std::in
   }
 }
 
-std::int64_t mode_product_workspace(const ModeProductArgs<float>& args) {
+std::int64_t batched_complex_gemm_workspace(const BatchedComplexGemmArgs<float>& args) {
   const std::int64_t sizes[] = {mode_sums_workspace(args.batch, args.in, args.out),
                                 mode_sums_workspace(args.batch, args.out, args.in),
                                 mode_sums_workspace(args.in, args.batch, args.out)};
@@ -176,8 +177,8 @@ std::int64_t mode_product_workspace(const ModeProductArgs<float>& args) {
   return most;
 }
 
-void mode_product_forward(const ModeProductArgs<float>& args, std::int64_t group_begin,
-                          std::int64_t group_end) {
+void batched_complex_gemm_forward(const BatchedComplexGemmArgs<float>& args, std::int64_t group_begin,
+                                  std::int64_t group_end) {
   ModeSums s;
   s.rows = args.batch, s.terms = args.in, s.columns = args.out, s.modes = args.modes;
   s.left = args.x, s.left_at = {args.in, 1};
@@ -187,8 +188,8 @@ void mode_product_forward(const ModeProductArgs<float>& args, std::int64_t group
   mode_sums(s, group_begin, group_end);
 }
 
-void mode_product_backward_input(const ModeProductArgs<float>& args, std::int64_t group_begin,
-                                 std::int64_t group_end) {
+void batched_complex_gemm_backward_input(const BatchedComplexGemmArgs<float>& args, std::int64_t group_begin,
+                                         std::int64_t group_end) {
   ModeSums s;
   s.rows = args.batch, s.terms = args.out, s.columns = args.in, s.modes = args.modes;
   s.left = args.dy, s.left_at = {args.out, 1};
@@ -198,8 +199,8 @@ void mode_product_backward_input(const ModeProductArgs<float>& args, std::int64_
   mode_sums(s, group_begin, group_end);
 }
 
-void mode_product_backward_weight(const ModeProductArgs<float>& args, std::int64_t group_begin,
-                                  std::int64_t group_end) {
+void batched_complex_gemm_backward_weight(const BatchedComplexGemmArgs<float>& args, std::int64_t group_begin,
+                                          std::int64_t group_end) {
   ModeSums s;
   s.rows = args.in, s.terms = args.batch, s.columns = args.out, s.modes = args.modes;
   s.left = args.x, s.left_at = {1, args.in}, s.conjugate_left = true;

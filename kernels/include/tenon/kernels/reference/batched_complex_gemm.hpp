@@ -1,14 +1,14 @@
-// Reference products per mode: the sums of mode_product.hpp, one element after the other.
+// Reference products per mode: the sums of batched_complex_gemm.hpp, one element after the other.
 #pragma once
 
-#include <tenon/kernels/mode_product.hpp>
+#include <tenon/kernels/batched_complex_gemm.hpp>
 
 namespace tenon::kernels::reference {
 
 /// c[p, q, m] (+)= sum over r of a(p, r, m) b(r, q, m), where a and b return the place of an element;
 /// conjugated on request.
 template <class T, class A, class B, class C>
-void mode_sums(const ModeProductArgs<T>& args, std::int64_t group_begin, std::int64_t group_end,
+void mode_sums(const BatchedComplexGemmArgs<T>& args, std::int64_t group_begin, std::int64_t group_end,
                std::int64_t rows, std::int64_t terms, std::int64_t columns, A a, T sign_a, B b, T sign_b, C c,
                bool accumulate) {
   const std::int64_t last = group_end * kModeGroup < args.modes ? group_end * kModeGroup : args.modes;
@@ -32,12 +32,13 @@ void mode_sums(const ModeProductArgs<T>& args, std::int64_t group_begin, std::in
 }
 
 template <class T>
-std::int64_t mode_product_workspace(const ModeProductArgs<T>&) {
+std::int64_t batched_complex_gemm_workspace(const BatchedComplexGemmArgs<T>&) {
   return 0;
 }
 
 template <class T>
-void mode_product_forward(const ModeProductArgs<T>& args, std::int64_t group_begin, std::int64_t group_end) {
+void batched_complex_gemm_forward(const BatchedComplexGemmArgs<T>& args, std::int64_t group_begin,
+                                  std::int64_t group_end) {
   const auto x = [&](std::int64_t b, std::int64_t i) { return args.x + 2 * args.modes * (b * args.in + i); };
   const auto w = [&](std::int64_t i, std::int64_t o) { return args.w + 2 * args.modes * (i * args.out + o); };
   const auto y = [&](std::int64_t b, std::int64_t o) { return args.y + 2 * args.modes * (b * args.out + o); };
@@ -45,8 +46,8 @@ void mode_product_forward(const ModeProductArgs<T>& args, std::int64_t group_beg
 }
 
 template <class T>
-void mode_product_backward_input(const ModeProductArgs<T>& args, std::int64_t group_begin,
-                                 std::int64_t group_end) {
+void batched_complex_gemm_backward_input(const BatchedComplexGemmArgs<T>& args, std::int64_t group_begin,
+                                         std::int64_t group_end) {
   const auto dy = [&](std::int64_t b, std::int64_t o) {
     return args.dy + 2 * args.modes * (b * args.out + o);
   };
@@ -58,8 +59,8 @@ void mode_product_backward_input(const ModeProductArgs<T>& args, std::int64_t gr
 }
 
 template <class T>
-void mode_product_backward_weight(const ModeProductArgs<T>& args, std::int64_t group_begin,
-                                  std::int64_t group_end) {
+void batched_complex_gemm_backward_weight(const BatchedComplexGemmArgs<T>& args, std::int64_t group_begin,
+                                          std::int64_t group_end) {
   const auto x = [&](std::int64_t i, std::int64_t b) { return args.x + 2 * args.modes * (b * args.in + i); };
   const auto dy = [&](std::int64_t b, std::int64_t o) {
     return args.dy + 2 * args.modes * (b * args.out + o);

@@ -44,26 +44,26 @@ inline double worst(const std::vector<double>& a, const std::vector<double>& b) 
   return most;
 }
 
-/// A checkpoint of 2 x 2 ranks has the same weights on other grids, and every step after it has the same
+/// A checkpoint of 2 x 2 ranks has the same weights on other meshes, and every step after it has the same
 /// loss.
 inline void expect_to_go_on_on_other_grids(const std::string& base) {
-  const auto sets = [](int steps, const std::string& grid) {
+  const auto sets = [](int steps, const std::string& mesh) {
     return std::vector<std::string>{"precision.type=\"fp64\"", "recovery={type = \"full\", every = 2}",
-                                    "run.steps=" + std::to_string(steps), "parallel.grid=" + grid};
+                                    "run.steps=" + std::to_string(steps), "parallel.grid=" + mesh};
   };
   const Scratch four;
   ASSERT_EQ(losses_in(four, base, sets(2, "[2, 2]")).size(), 2u);
   const std::string weights = four.summary("weights_hash");
   std::vector<double> expected;
-  for (const char* grid : {"[2, 2]", "[1, 1]", "[1, 2]", "[3, 1]"}) {
+  for (const char* mesh : {"[2, 2]", "[1, 1]", "[1, 2]", "[3, 1]"}) {
     const Scratch other;
     fs::copy(four / "runs", other / "runs", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-    losses_in(other, base, sets(2, grid), {"--resume"});
-    EXPECT_EQ(other.summary("weights_hash"), weights) << grid;
-    const auto found = losses_in(other, base, sets(4, grid), {"--resume", "--extend"});
+    losses_in(other, base, sets(2, mesh), {"--resume"});
+    EXPECT_EQ(other.summary("weights_hash"), weights) << mesh;
+    const auto found = losses_in(other, base, sets(4, mesh), {"--resume", "--extend"});
     if (expected.empty()) expected = found;
-    ASSERT_EQ(found.size(), 4u) << grid;
-    EXPECT_LE(worst(found, expected), 1e-12) << grid;
+    ASSERT_EQ(found.size(), 4u) << mesh;
+    EXPECT_LE(worst(found, expected), 1e-12) << mesh;
   }
 }
 

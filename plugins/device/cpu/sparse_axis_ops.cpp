@@ -1,5 +1,5 @@
-// Weighted sums of lines (family LineSums): one pass over the result, a few terms at a time. Lines are shared
-// among threads, and one thread computes each of them.
+// Weighted sums of lines (family SparseAxisOps): one pass over the result, a few terms at a time. Lines are
+// shared among threads, and one thread computes each of them.
 #include "common.hpp"
 #include "device_common/lines.hpp"
 
@@ -102,9 +102,9 @@ void sum_lines(const Table<T>& table, const T* x, T* y, std::int64_t outer, std:
 }
 
 template <class T>
-class CpuLineSum final : public LineSum {
+class CpuSparseAxisOp final : public SparseAxisOp {
  public:
-  explicit CpuLineSum(const LineSumSpec& spec)
+  explicit CpuSparseAxisOp(const SparseAxisSpec& spec)
       : forward_(device_lines::table_of<T>(spec)), adjoint_(device_lines::transposed(forward_)) {}
 
   void forward(TensorView x, TensorView y, std::int64_t outer, std::int64_t inner) override {
@@ -117,7 +117,7 @@ class CpuLineSum final : public LineSum {
  private:
   static void run(const Table<T>& table, const TensorView& from, const char* from_name, const TensorView& to,
                   const char* to_name, std::int64_t outer, std::int64_t inner) {
-    constexpr const char* kWhere = device_lines::kLineSum;
+    constexpr const char* kWhere = device_lines::kSparseAxisOp;
     const T* in = checked<T>(from, outer * table.columns * inner, kWhere, from_name);
     T* out = checked<T>(to, outer * table.rows * inner, kWhere, to_name);
     if (!to.empty()) sum_lines(table, in, out, outer, inner);
@@ -126,20 +126,21 @@ class CpuLineSum final : public LineSum {
   Table<T> forward_, adjoint_;
 };
 
-class CpuLineSums final : public LineSums {
+class CpuSparseAxisOps final : public SparseAxisOps {
  public:
-  std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) override {
+  std::unique_ptr<SparseAxisOp> prepare(const SparseAxisSpec& spec) override {
     device_lines::check(spec);
-    return with_arithmetic(spec.dtype, device_lines::kLineSum, [&](auto tag) -> std::unique_ptr<LineSum> {
-      return std::make_unique<CpuLineSum<typename decltype(tag)::type>>(spec);
-    });
+    return with_arithmetic(spec.dtype, device_lines::kSparseAxisOp,
+                           [&](auto tag) -> std::unique_ptr<SparseAxisOp> {
+                             return std::make_unique<CpuSparseAxisOp<typename decltype(tag)::type>>(spec);
+                           });
   }
 };
 
 }  // namespace
 
-std::unique_ptr<LineSums> make_line_sums() {
-  return std::make_unique<CpuLineSums>();
+std::unique_ptr<SparseAxisOps> make_sparse_axis_ops() {
+  return std::make_unique<CpuSparseAxisOps>();
 }
 
 }  // namespace tenon::cpu

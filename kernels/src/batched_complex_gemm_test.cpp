@@ -4,7 +4,7 @@
 
 #include <complex>
 
-namespace tenon::kernels::mode_product_test {
+namespace tenon::kernels::batched_complex_gemm_test {
 namespace {
 
 using namespace testing;
@@ -37,19 +37,19 @@ struct Results {
 
 /// Runs the groups of modes in pieces of `step`; dw begins as w.
 template <class T>
-Results<T> run(const ModeProductOps<T>& ops, const Problem<T>& p, std::int64_t step, bool accumulate) {
+Results<T> run(const BatchedComplexGemmOps<T>& ops, const Problem<T>& p, std::int64_t step, bool accumulate) {
   Results<T> r{p.dy, p.x, p.w};
-  ModeProductArgs<T> args{.batch = p.size.batch,
-                          .in = p.size.in,
-                          .out = p.size.out,
-                          .modes = p.size.modes,
-                          .x = p.x.data(),
-                          .w = p.w.data(),
-                          .y = r.y.data(),
-                          .dy = p.dy.data(),
-                          .dx = r.dx.data(),
-                          .dw = r.dw.data(),
-                          .accumulate_dw = accumulate};
+  BatchedComplexGemmArgs<T> args{.batch = p.size.batch,
+                                 .in = p.size.in,
+                                 .out = p.size.out,
+                                 .modes = p.size.modes,
+                                 .x = p.x.data(),
+                                 .w = p.w.data(),
+                                 .y = r.y.data(),
+                                 .dy = p.dy.data(),
+                                 .dx = r.dx.data(),
+                                 .dw = r.dw.data(),
+                                 .accumulate_dw = accumulate};
   std::vector<T> workspace(ops.workspace(args), static_cast<T>(NAN));
   args.workspace = workspace.data();
   const std::int64_t groups = (p.size.modes + kModeGroup - 1) / kModeGroup;
@@ -105,7 +105,7 @@ Results<double> by_hand(const Problem<double>& p, bool accumulate) {
   return r;
 }
 
-TEST(ModeProductTest, TheReferenceIsTheFormula) {
+TEST(BatchedComplexGemmTest, TheReferenceIsTheFormula) {
   for (const Size& size : kSizes)
     for (const bool accumulate : {false, true}) {
       const auto p = problem<double>(size);
@@ -118,7 +118,7 @@ TEST(ModeProductTest, TheReferenceIsTheFormula) {
     }
 }
 
-TEST(ModeProductTest, EverySetStaysWithinItsBound) {
+TEST(BatchedComplexGemmTest, EverySetStaysWithinItsBound) {
   for (const Size& size : kSizes)
     for (const bool accumulate : {false, true}) {
       const auto p = problem<float>(size);
@@ -145,7 +145,7 @@ TEST(ModeProductTest, EverySetStaysWithinItsBound) {
     }
 }
 
-TEST(ModeProductTest, AModeDoesNotSeeTheOthers) {
+TEST(BatchedComplexGemmTest, AModeDoesNotSeeTheOthers) {
   const auto p = problem<float>({3, 5, 7, 21});
   for (const KernelTable* set : all_sets()) {
     const auto whole = run(set->modes, p, 100, false);
@@ -166,4 +166,4 @@ TEST(ModeProductTest, AModeDoesNotSeeTheOthers) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::mode_product_test
+}  // namespace tenon::kernels::batched_complex_gemm_test

@@ -1,8 +1,8 @@
-// Complex products per mode (family ModeProducts).
-#include "device_common/mode_products.hpp"
+// Complex products per mode (family BatchedComplexGemms).
+#include "device_common/batched_complex_gemms.hpp"
 #include "common.hpp"
 
-#include <tenon/kernels/cuda/mode_product.hpp>
+#include <tenon/kernels/cuda/batched_complex_gemm.hpp>
 
 namespace tenon::cuda {
 namespace {
@@ -13,9 +13,9 @@ namespace bodies = kernels::cuda;
 constexpr std::int64_t kBusyThreads = std::int64_t{132} * 1024;
 
 template <class T>
-class CudaModeProduct final : public ModeProduct {
+class CudaBatchedComplexGemm final : public BatchedComplexGemm {
  public:
-  CudaModeProduct(Queue& queue, const ModeProductSpec& spec) : queue_(queue), shape_(spec) {}
+  CudaBatchedComplexGemm(Queue& queue, const BatchedComplexGemmSpec& spec) : queue_(queue), shape_(spec) {}
 
   std::size_t scratch_bytes() const override { return 0; }
 
@@ -38,24 +38,25 @@ class CudaModeProduct final : public ModeProduct {
   void start(const Few& few, const Many& many) {
     if (many.items() == 0) return;
     if (few.items() >= kBusyThreads) {
-      queue_.launch(device_arguments::kModeProduct, grid_for(few.items()), few);
+      queue_.launch(device_arguments::kBatchedComplexGemm, grid_for(few.items()), few);
     } else {
-      queue_.launch(device_arguments::kModeProduct, grid_for(many.items()), many);
+      queue_.launch(device_arguments::kBatchedComplexGemm, grid_for(many.items()), many);
     }
   }
 
   Queue& queue_;
-  const device_arguments::ModeProductShape<T> shape_;
+  const device_arguments::BatchedComplexGemmShape<T> shape_;
 };
 
-class CudaModeProducts final : public ModeProducts {
+class CudaBatchedComplexGemms final : public BatchedComplexGemms {
  public:
-  explicit CudaModeProducts(Queue& queue) : queue_(queue) {}
+  explicit CudaBatchedComplexGemms(Queue& queue) : queue_(queue) {}
 
-  std::unique_ptr<ModeProduct> prepare(const ModeProductSpec& spec) override {
-    return device_arguments::with_mode_product(spec, [&](auto tag) -> std::unique_ptr<ModeProduct> {
-      return std::make_unique<CudaModeProduct<typename decltype(tag)::type>>(queue_, spec);
-    });
+  std::unique_ptr<BatchedComplexGemm> prepare(const BatchedComplexGemmSpec& spec) override {
+    return device_arguments::with_batched_complex_gemm(
+        spec, [&](auto tag) -> std::unique_ptr<BatchedComplexGemm> {
+          return std::make_unique<CudaBatchedComplexGemm<typename decltype(tag)::type>>(queue_, spec);
+        });
   }
 
  private:
@@ -64,8 +65,8 @@ class CudaModeProducts final : public ModeProducts {
 
 }  // namespace
 
-std::unique_ptr<ModeProducts> make_mode_products(Queue& queue) {
-  return std::make_unique<CudaModeProducts>(queue);
+std::unique_ptr<BatchedComplexGemms> make_batched_complex_gemms(Queue& queue) {
+  return std::make_unique<CudaBatchedComplexGemms>(queue);
 }
 
 }  // namespace tenon::cuda

@@ -4,7 +4,7 @@
 
 #include <tenon/ops/spectral.hpp>
 
-namespace tenon::testing::mode_products_test {
+namespace tenon::testing::batched_complex_gemms_test {
 namespace {
 
 class Products : public OnEveryChoice {
@@ -14,8 +14,8 @@ class Products : public OnEveryChoice {
     bool operator==(const Results&) const = default;
   };
 
-  Results run(const ModeProductSpec& spec) {
-    const auto product = device_.family<ModeProducts>().prepare(spec);
+  Results run(const BatchedComplexGemmSpec& spec) {
+    const auto product = device_.family<BatchedComplexGemms>().prepare(spec);
     const DType real = spec.dtype == DType::kC128 ? DType::kF64 : DType::kF32;
     const Shape inputs{spec.batch, spec.in, spec.modes}, outputs{spec.batch, spec.out, spec.modes},
         weights{spec.in, spec.out, spec.modes, 2};
@@ -38,7 +38,7 @@ class Products : public OnEveryChoice {
 // <y, dy> = <x, dx> = <w, dw> for a map that is linear in x and in w: one number ties all three together.
 TEST_P(Products, P2_AreAdjointInBothArguments) {
   for (const auto& [dtype, bound] : {std::pair{DType::kC64, 1e-5}, std::pair{DType::kC128, 1e-13}}) {
-    const ModeProductSpec spec{.batch = 3, .in = 4, .out = 5, .modes = 37, .dtype = dtype};
+    const BatchedComplexGemmSpec spec{.batch = 3, .in = 4, .out = 5, .modes = 37, .dtype = dtype};
     const Results r = run(spec);
     const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
       double sum = 0;
@@ -54,7 +54,7 @@ TEST_P(Products, P2_AreAdjointInBothArguments) {
 }
 
 TEST_P(Products, AreTheSameForAnyNumberOfThreads) {
-  const ModeProductSpec spec{.batch = 2, .in = 3, .out = 4, .modes = 100};
+  const BatchedComplexGemmSpec spec{.batch = 2, .in = 3, .out = 4, .modes = 100};
   set_parallel_threads(1);
   const Results one = run(spec);
   for (const int threads : {2, 3, 7}) {
@@ -64,7 +64,7 @@ TEST_P(Products, AreTheSameForAnyNumberOfThreads) {
 }
 
 TEST_P(Products, RefuseWhatDoesNotFit) {
-  ModeProducts& family = device_.family<ModeProducts>();
+  BatchedComplexGemms& family = device_.family<BatchedComplexGemms>();
   EXPECT_THROW(family.prepare({.batch = 1, .in = 1, .out = 1, .modes = 1, .dtype = DType::kF32}), Error);
   const auto product = family.prepare({.batch = 1, .in = 2, .out = 3, .modes = 4});
   const Owned scratch(device_, Shape{static_cast<std::int64_t>(product->scratch_bytes()) + 1}, DType::kU8),
@@ -79,4 +79,4 @@ TEST_P(Products, RefuseWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, Products, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing::mode_products_test
+}  // namespace tenon::testing::batched_complex_gemms_test

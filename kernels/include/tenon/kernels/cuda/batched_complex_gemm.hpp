@@ -1,10 +1,10 @@
 // Kernel body of products of complex matrices, one per mode. One thread computes a few rows and columns of
 // one mode, its neighbours the same of the next modes; a sum is one chain of ascending terms, two products
-// for either part, so the bits are those of reference/mode_product.hpp.
+// for either part, so the bits are those of reference/batched_complex_gemm.hpp.
 #pragma once
 
+#include <tenon/kernels/batched_complex_gemm.hpp>
 #include <tenon/kernels/cuda/launch.hpp>
-#include <tenon/kernels/mode_product.hpp>
 
 namespace tenon::kernels::cuda {
 
@@ -85,7 +85,7 @@ inline constexpr int kModeSide = 4;
 
 /// y from x and w
 template <class T, int kSide>
-ModeSums<T, kSide> mode_forward(const ModeProductArgs<T>& args) {
+ModeSums<T, kSide> mode_forward(const BatchedComplexGemmArgs<T>& args) {
   return {{args.x, args.in, 1, 1},
           {args.w, args.out, 1, 1},
           args.y,
@@ -97,7 +97,7 @@ ModeSums<T, kSide> mode_forward(const ModeProductArgs<T>& args) {
 }
 /// dx from dy and w
 template <class T, int kSide>
-ModeSums<T, kSide> mode_backward_input(const ModeProductArgs<T>& args) {
+ModeSums<T, kSide> mode_backward_input(const BatchedComplexGemmArgs<T>& args) {
   return {{args.dy, args.out, 1, 1},
           {args.w, 1, args.out, -1},
           args.dx,
@@ -109,7 +109,7 @@ ModeSums<T, kSide> mode_backward_input(const ModeProductArgs<T>& args) {
 }
 /// dw from x and dy
 template <class T, int kSide>
-ModeSums<T, kSide> mode_backward_weight(const ModeProductArgs<T>& args) {
+ModeSums<T, kSide> mode_backward_weight(const BatchedComplexGemmArgs<T>& args) {
   return {
       {args.x, 1, args.in, -1}, {args.dy, args.out, 1, 1}, args.dw, args.in, args.batch, args.out, args.modes,
       args.accumulate_dw};
