@@ -281,7 +281,7 @@ TEST_P(Gemms, SayWhatIsNative) {
 /// The other choices split in the same way, and some would take long.
 class LargeGemms : public Gemms {};
 
-TEST_P(LargeGemms, AreCutWhereOperandsAreCopied) {
+TEST_P(LargeGemms, AreSplitWhereOperandsAreCopied) {
   // Copies of these would take more than 32 MiB: the product is split along m, along n, and along m with
   // columns of A'.
   const struct {

@@ -13,20 +13,18 @@ constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 /// Fewer rows or columns than this would starve the inner product.
 constexpr std::int64_t kLeastPart = 256;
 
-enum class Cut { kNone, kRows, kColumns };
-
 /// One matrix as stored, [rows, columns], and the part of it that one inner product reads.
 struct Operand {
   DType outer = DType::kF32, inner = DType::kF32;
   std::int64_t rows = 0, columns = 0;
-  bool cuts_rows = false, cuts_columns = false;
+  bool splits_rows = false, splits_columns = false;
 
   /// Inner products read packed matrices: a range of columns must be copied even where its dtype is right.
-  bool copied() const { return outer != inner || cuts_columns; }
-  bool is_cut() const { return cuts_rows || cuts_columns; }
+  bool copied() const { return outer != inner || splits_columns; }
+  bool is_split() const { return splits_rows || splits_columns; }
   /// Elements of `part` rows or columns; all elements where this operand is not split.
   std::int64_t elements(std::int64_t part) const {
-    return cuts_rows ? part * columns : cuts_columns ? rows * part : rows * columns;
+    return splits_rows ? part * columns : splits_columns ? rows * part : rows * columns;
   }
   std::int64_t copy_bytes(std::int64_t part) const {
     return copied() ? (dtype_bytes(inner, elements(part)) + kOperandLine - 1) / kOperandLine * kOperandLine
@@ -50,7 +48,7 @@ class ConvertedGemm final : public Gemm {
       a_.rows /= spec.batch, b_.rows /= spec.batch, c_.rows /= spec.batch;
       products_ = spec.batch;
       inner.batch = 1;
-      if (copies() > kCopyBytes) choose_cut();
+      if (copies() > kCopyBytes) choose_split();
     }
     whole_ = make(sized(inner, part_));
     const std::int64_t rest = length_ % part_;
@@ -73,11 +71,11 @@ class ConvertedGemm final : public Gemm {
       for (std::int64_t begin = 0; begin < length_; begin += part_) {
         const std::int64_t count = std::min(part_, length_ - begin);
         const bool fresh = begin == 0;
-        const TensorView inner_a = part_of(a_, a, product, begin, count, a_copy, fresh || a_.is_cut());
-        const TensorView inner_b = part_of(b_, b, product, begin, count, b_copy, fresh || b_.is_cut());
+        const TensorView inner_a = part_of(a_, a, product, begin, count, a_copy, fresh || a_.is_split());
+        const TensorView inner_b = part_of(b_, b, product, begin, count, b_copy, fresh || b_.is_split());
         const TensorView inner_c = part_of(c_, c, product, begin, count, c_copy, spec_.accumulate);
         TensorView inner_bias = bias;
-        if (spec_.bias && b_.is_cut()) {
+        if (spec_.bias && b_.is_split()) {
           inner_bias.data = static_cast<std::byte*>(bias.data) + dtype_bytes(bias.dtype, begin);
           inner_bias.shape = Shape{count};
         }
@@ -99,15 +97,15 @@ class ConvertedGemm final : public Gemm {
 
   /// A split along m keeps B whole, one along n keeps A; the smaller one should stay whole. Where C needs no
   /// copy, a split along n would need one.
-  void choose_cut() {
+  void choose_split() {
     const bool along_m = !c_.copied() || b_.copy_bytes(1) <= a_.copy_bytes(1);
     length_ = along_m ? spec_.m : spec_.n;
     if (along_m) {
-      (spec_.transpose_a ? a_.cuts_columns : a_.cuts_rows) = true;
-      c_.cuts_rows = true;
+      (spec_.transpose_a ? a_.splits_columns : a_.splits_rows) = true;
+      c_.splits_rows = true;
     } else {
-      (spec_.transpose_b ? b_.cuts_rows : b_.cuts_columns) = true;
-      c_.cuts_columns = true;
+      (spec_.transpose_b ? b_.splits_rows : b_.splits_columns) = true;
+      c_.splits_columns = true;
     }
     part_ = 0;
     const std::int64_t fixed = copies();
@@ -117,16 +115,16 @@ class ConvertedGemm final : public Gemm {
   }
 
   GemmSpec sized(GemmSpec inner, std::int64_t count) const {
-    if (a_.is_cut()) inner.m = count;
-    if (b_.is_cut()) inner.n = count;
+    if (a_.is_split()) inner.m = count;
+    if (b_.is_split()) inner.n = count;
     return inner;
   }
 
   /// Position of the first element of a part in the stored matrix.
   static std::int64_t start(const Operand& operand, std::int64_t product, std::int64_t begin) {
-    return product * operand.rows * operand.columns + (operand.cuts_rows      ? begin * operand.columns
-                                                       : operand.cuts_columns ? begin
-                                                                              : 0);
+    return product * operand.rows * operand.columns + (operand.splits_rows      ? begin * operand.columns
+                                                       : operand.splits_columns ? begin
+                                                                                : 0);
   }
 
   TensorView part_of(const Operand& operand, const TensorView& view, std::int64_t product, std::int64_t begin,
@@ -135,7 +133,7 @@ class ConvertedGemm final : public Gemm {
         static_cast<std::byte*>(view.data) + dtype_bytes(view.dtype, start(operand, product, begin));
     TensorView part{source, Shape{operand.elements(count)}, view.dtype, view.space};
     if (!operand.copied()) return part;
-    const std::int64_t columns = operand.cuts_columns ? count : operand.columns;
+    const std::int64_t columns = operand.splits_columns ? count : operand.columns;
     if (filled) {
       convert_rows(kernels_, operand.outer, source, operand.columns, operand.inner, copy, columns,
                    columns == 0 ? 0 : part.elements() / columns, columns);
@@ -148,7 +146,7 @@ class ConvertedGemm final : public Gemm {
   void put_back(const TensorView& c, std::int64_t product, std::int64_t begin, std::int64_t count,
                 const std::byte* copy) const {
     auto* target = static_cast<std::byte*>(c.data) + dtype_bytes(c.dtype, start(c_, product, begin));
-    const std::int64_t columns = c_.cuts_columns ? count : c_.columns;
+    const std::int64_t columns = c_.splits_columns ? count : c_.columns;
     convert_rows(kernels_, c_.inner, copy, columns, c_.outer, target, c_.columns,
                  columns == 0 ? 0 : c_.elements(count) / columns, columns);
   }
