@@ -37,7 +37,7 @@ std::int64_t length_of(const std::vector<std::int64_t>& offsets, std::int64_t ra
 std::int64_t untouched(const SlabOperator& op) {
   std::int64_t elements = op.batch * op.width;
   for (int dim = 0; dim < static_cast<int>(op.points.size()); ++dim)
-    if (dim != op.cut && dim != op.other()) elements *= op.kept(dim);
+    if (dim != op.sharded_dim && dim != op.other()) elements *= op.kept(dim);
   return elements;
 }
 
@@ -46,7 +46,7 @@ struct Shares {
   std::vector<std::int64_t> at_points, at_modes;  ///< offsets
 
   Shares(const SlabOperator& op, std::int64_t ranks)
-      : points(base::at(op.points, op.cut)),
+      : points(base::at(op.points, op.sharded_dim)),
         modes(op.kept(op.other())),
         at_points(balanced_offsets(points, static_cast<int>(ranks))),
         at_modes(balanced_offsets(modes, static_cast<int>(ranks))) {}
@@ -91,7 +91,7 @@ std::int64_t SlabOperator::kept(int dim) const {
 }
 
 std::int64_t SlabOperator::useful_ranks() const {
-  return std::min(base::at(points, cut), kept(other()));
+  return std::min(base::at(points, sharded_dim), kept(other()));
 }
 
 std::int64_t move_elements(const SlabOperator& op, std::int64_t ranks) {
@@ -145,7 +145,9 @@ double link_seconds(const std::vector<Exchange>& list, const SlabLink& link, Lat
 namespace {
 
 constexpr OptionSpec kSlabsOptions[] = {
-    option::integer("cut", "0").between(0, 2).doc_text("dimension of the points that lies over the ranks"),
+    option::integer("cut", "0")
+        .between(0, 2)
+        .doc_text("dimension of the points that is sharded over the ranks"),
     option::integers("measured", "[1, 2]").doc_text("ranks as threads under the wall clock"),
     option::integers("counted", "[1, 2]")
         .doc_text("ranks under the simulated clock, whose bytes are counted"),
@@ -169,7 +171,7 @@ constexpr OptionSpec kProblemOptions[] = {
     option::integers("points", nullptr).mandatory().at_least(1).doc_text("of the field, per dimension"),
     option::integers("modes", nullptr).mandatory().at_least(1).doc_text("kept per dimension"),
     option::boolean("of_one_rank", "false")
-        .doc_text("points and modes along the cut are those of one rank: weak scaling"),
+        .doc_text("points and modes along the sharded dimension are those of one rank: weak scaling"),
 };
 
 void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key, Problems& report) {
@@ -183,12 +185,12 @@ void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key,
 }
 
 /// Returns "", or why the problem cannot be sharded over so many ranks.
-std::string refusal(const SlabProblem& problem, std::int64_t ranks, int cut) {
-  const std::size_t at = cut;
+std::string refusal(const SlabProblem& problem, std::int64_t ranks, int sharded_dim) {
+  const std::size_t at = sharded_dim;
   if (!problem.of_one_rank && problem.points[at] % ranks != 0)
     return fmt::format("{} points along dimension {} are no equal slabs for {} ranks", problem.points[at],
-                       cut, ranks);
-  const SlabOperator whole = problem.whole(ranks, cut), local = problem.local(ranks, cut);
+                       sharded_dim, ranks);
+  const SlabOperator whole = problem.whole(ranks, sharded_dim), local = problem.local(ranks, sharded_dim);
   if (whole.useful_ranks() < ranks)
     return fmt::format(
         "{} ranks share {} modes along dimension {}: some would have none; keep more modes, "
@@ -218,14 +220,14 @@ void check_problem(const Slabs& slabs, const StudyFile& study, std::size_t index
   } else if (problem.modes.size() != dims) {
     report.say(key("modes"),
                fmt::format("expected {} numbers as in points, found {}", dims, problem.modes.size()));
-  } else if (slabs.cut + 1 >= static_cast<int>(dims)) {
+  } else if (slabs.sharded_dim + 1 >= static_cast<int>(dims)) {
     report.say("slabs.cut",
-               fmt::format("slabs need the last dimension whole: expected a cut below {}, found {}", dims - 1,
-                           slabs.cut));
+               fmt::format("slabs need the last dimension unsharded: expected a dimension below {}, found {}",
+                           dims - 1, slabs.sharded_dim));
   } else {
     for (const auto* list : {&slabs.measured, &slabs.counted, &slabs.predicted_at(*size)}) {
       for (const std::int64_t ranks : *list) {
-        const std::string why = ranks < 1 ? "" : refusal(problem, ranks, slabs.cut);
+        const std::string why = ranks < 1 ? "" : refusal(problem, ranks, slabs.sharded_dim);
         if (why.empty()) continue;
         report.say(key("points"), why);
         return;
@@ -236,16 +238,16 @@ void check_problem(const Slabs& slabs, const StudyFile& study, std::size_t index
 
 }  // namespace
 
-SlabOperator SlabProblem::whole(std::int64_t ranks, int cut) const {
-  SlabOperator op{.points = points, .modes = modes, .cut = cut};
-  const std::size_t at = cut;
+SlabOperator SlabProblem::whole(std::int64_t ranks, int sharded_dim) const {
+  SlabOperator op{.points = points, .modes = modes, .sharded_dim = sharded_dim};
+  const std::size_t at = sharded_dim;
   if (of_one_rank) op.points[at] *= ranks, op.modes[at] *= ranks;
   return op;
 }
 
-SlabOperator SlabProblem::local(std::int64_t ranks, int cut) const {
-  SlabOperator op{.points = points, .modes = modes, .cut = cut};
-  const std::size_t at = cut;
+SlabOperator SlabProblem::local(std::int64_t ranks, int sharded_dim) const {
+  SlabOperator op{.points = points, .modes = modes, .sharded_dim = sharded_dim};
+  const std::size_t at = sharded_dim;
   if (!of_one_rank) op.points[at] /= ranks, op.modes[at] = std::max<std::int64_t>(1, op.modes[at] / ranks);
   return op;
 }
@@ -264,7 +266,7 @@ void Slabs::read(const Value& table) {
   OptionRequest request{.table = table, .owner = "slabs", .specs = option_list(kSlabsOptions)};
   for (const char* key : {"link", "problem"}) request.other_keys.push_back(key);
   const Resolution found = resolve_options(request);
-  cut = static_cast<int>(found.options->integer("cut"));
+  sharded_dim = static_cast<int>(found.options->integer("cut"));
   measured = integers_of(*found.options, "measured");
   counted = integers_of(*found.options, "counted");
   predicted = integers_of(*found.options, "predicted");
@@ -330,8 +332,8 @@ std::string extents_of(const SlabOperator& op) {
 
 SlabOperator field_of(const StudyFile& study, const Size& size, const SlabRun& run) {
   const SlabProblem& problem = *study.as<Slabs>().problem(run.arm, size.name);
-  return run.kind == SlabKind::kLocal ? problem.local(run.ranks, study.as<Slabs>().cut)
-                                      : problem.whole(run.ranks, study.as<Slabs>().cut);
+  return run.kind == SlabKind::kLocal ? problem.local(run.ranks, study.as<Slabs>().sharded_dim)
+                                      : problem.whole(run.ranks, study.as<Slabs>().sharded_dim);
 }
 
 std::string field_path(const std::string& folder, const SlabOperator& op) {
@@ -342,7 +344,7 @@ std::string field_path(const std::string& folder, const SlabOperator& op) {
 std::vector<std::string> sets_of(const StudyFile& study, const SlabRun& run, const SlabOperator& op,
                                  const std::string& path) {
   const SlabLink& link = study.as<Slabs>().links.front();
-  const std::string cut = fmt::format("dims=[{}],axes=[0]", 2 + op.cut);
+  const std::string sharding = fmt::format("dims=[{}],axes=[0]", 2 + op.sharded_dim);
   std::vector<std::string> sets{
       fmt::format("data.inputs=[\"x={}\"]", path),
       fmt::format("data.targets=[\"y={}\"]", path),
@@ -354,7 +356,7 @@ std::vector<std::string> sets_of(const StudyFile& study, const SlabRun& run, con
       fmt::format("model.modes=[{}]", fmt::join(op.modes, ",")),
       fmt::format("model.insert=[{{after=\"x\",name=\"spread\",type=\"repartition\",{0}}},"
                   "{{after=\"y\",name=\"targets\",type=\"repartition\",{0}}}]",
-                  cut),
+                  sharding),
       "model.override=[{match=\"*.spectral\",form=\"slab\"}]",
       fmt::format("parallel.grid=[{}]", run.kind == SlabKind::kLocal ? 1 : run.ranks),
       "transport.type=thread",
@@ -454,7 +456,8 @@ SlabOperator operator_of(const StudyFile& study, const Size& size, const SlabRun
     if (value(key) != expected) refuse(key, expected);
   // As the resolved configuration writes a list of zeros of any length.
   if (value("model.padding").find_first_not_of("[]0., ") != std::string::npos) refuse("model.padding", "[0]");
-  SlabOperator op = study.as<Slabs>().problem(run.arm, size.name)->whole(run.ranks, study.as<Slabs>().cut);
+  SlabOperator op =
+      study.as<Slabs>().problem(run.arm, size.name)->whole(run.ranks, study.as<Slabs>().sharded_dim);
   op.width = std::stoll(value("model.width"));
   op.layers = std::stoll(value("model.layers"));
   op.projection = std::stoll(value("model.projection"));
@@ -546,13 +549,13 @@ SlabArm read_slab_arm(StudyResult& r, const Plan& plan, const std::vector<SlabRu
     all.insert(list->begin(), list->end());
   for (const std::int64_t ranks : all) {
     SlabOperator op = arm.one;
-    const SlabOperator whole = problem.whole(ranks, slabs.cut);
+    const SlabOperator whole = problem.whole(ranks, slabs.sharded_dim);
     op.points = whole.points, op.modes = whole.modes;
     const std::vector<Exchange> list = exchanges(op, ranks);
     SlabPoint point;
     point.ranks = ranks;
     point.points = op.points;
-    point.local_points = problem.local(ranks, slabs.cut).points;
+    point.local_points = problem.local(ranks, slabs.sharded_dim).points;
     point.elements = move_elements(op, ranks);
     point.bytes = bytes_of_first(list);
     point.move_bytes = bytes_of_first(list, "moves");
@@ -681,8 +684,8 @@ std::string Slabs::tables(const StudyResult& r) const {
     const SlabOperator& op = arm.one;
     const std::string title = fmt::format("### {}: {} scaling\n\n", arm.title, arm.weak ? "weak" : "strong");
     out += title +
-           fmt::format("{} layers of {} channels, modes {} on one rank, cut along dimension {}.\n\n",
-                       op.layers, op.width, extents(op.modes), op.cut) +
+           fmt::format("{} layers of {} channels, modes {} on one rank, sharded along dimension {}.\n\n",
+                       op.layers, op.width, extents(op.modes), op.sharded_dim) +
            predicted_table(r, arm) + "\n";
     counted += title + counted_table(arm) + "\n";
     threads += title + threads_table(arm) + "\n";
@@ -690,16 +693,16 @@ std::string Slabs::tables(const StudyResult& r) const {
   out +=
       "Efficiency is T(1) / T(P) for weak and T(1) / (P T(P)) for strong scaling, where T(P) = computing + "
       "links. Computing is **measured**: an update of one rank, one thread of the machine below, on the "
-      "field "
-      "that one of P ranks has, with as many modes along the cut as keep its number of modes. Links are "
-      "**computed**: bytes of the busiest rank / bandwidth + latencies, no overlap with compute. "
+      "field that one of P ranks has, with as many modes along the sharded dimension as keep its number of "
+      "modes. Links are **computed**: bytes of the busiest rank / bandwidth + latencies, no overlap with "
+      "compute. "
       "Messages of one exchange overlap their latencies; in the columns \"added up\" each waits for the one "
       "before. No network and no other machine was measured.\n";
   out += "\n## Bytes, counted, and seconds of the links, simulated\n\n" + counted +
          fmt::format(
              "Counted on ranks under the simulated clock, which are threads of this machine and send "
              "every byte; their computing costs nothing, so what an update takes is the links' ({}). "
-             "A move: B C x kept modes x points of the cut dimension x (1 - sum over ranks of share of "
+             "A move: B C x kept modes x points of the sharded dimension x (1 - sum over ranks of share of "
              "modes x share of points); an update has four per layer, sums of the gradients of weights "
              "that all ranks hold, three sums of losses and a norm.\n",
              r.study.as<Slabs>().links.front().title);

@@ -24,18 +24,18 @@ namespace tenon::reproduce {
 struct SlabOperator {
   std::vector<std::int64_t> points;  ///< of the whole field, 2 to 4 dimensions
   std::vector<std::int64_t> modes;   ///< k per dimension: k low and k high ones, of the last one k
-  int cut = 0;                       ///< dimension of the points that is sharded over the ranks; not the last
+  int sharded_dim = 0;               ///< dimension of the points that is sharded over the ranks; not the last
   std::int64_t batch = 1, inputs = 1, outputs = 1, width = 1, layers = 1, projection = 1;
 
-  /// The dimension that is sharded while `cut` is transformed: the first other one.
-  int other() const { return cut == 0 ? 1 : 0; }
+  /// The dimension that is sharded while `sharded_dim` is transformed: the first other one.
+  int other() const { return sharded_dim == 0 ? 1 : 0; }
   std::int64_t kept(int dim) const;  ///< modes along a dimension: 2k, of the last one k
   /// Ranks beyond this have no points or no modes.
   std::int64_t useful_ranks() const;
 };
 
-/// Complex numbers that one move sends, all ranks together: B C prod(kept of all dimensions but `cut`) x
-/// points of `cut` x (1 - sum over ranks of share of modes x share of points).
+/// Complex numbers that one move sends, all ranks together: B C prod(kept of all dimensions but
+/// `sharded_dim`) x points of `sharded_dim` x (1 - sum over ranks of share of modes x share of points).
 std::int64_t move_elements(const SlabOperator& op, std::int64_t ranks);
 
 /// Equal exchanges of an update.
@@ -72,20 +72,20 @@ double link_seconds(const std::vector<Exchange>& list, const SlabLink& link, Lat
 struct SlabProblem {
   std::string arm, size;
   std::vector<std::int64_t> points, modes;
-  /// Points and modes along the cut are those of one rank, and grow with the ranks (weak scaling); otherwise
-  /// those of the whole (strong scaling).
+  /// Points and modes along the sharded dimension are those of one rank, and grow with the ranks (weak
+  /// scaling); otherwise those of the whole (strong scaling).
   bool of_one_rank = false;
 
-  /// The operator over `ranks`, with `cut`; its channels are not set.
-  SlabOperator whole(std::int64_t ranks, int cut) const;
+  /// The operator over `ranks`, with `sharded_dim`; its channels are not set.
+  SlabOperator whole(std::int64_t ranks, int sharded_dim) const;
   /// The part of one of `ranks`, as a problem of one rank: its points, and as many modes along the sharded
   /// dimension as keep its number of modes, at least one.
-  SlabOperator local(std::int64_t ranks, int cut) const;
+  SlabOperator local(std::int64_t ranks, int sharded_dim) const;
 };
 
 class Slabs : public Arms {
  public:
-  int cut = 0;                          ///< dimension of the points
+  int sharded_dim = 0;                  ///< dimension of the points
   std::vector<std::int64_t> measured;   ///< ranks as threads, wall clock
   std::vector<std::int64_t> counted;    ///< ranks under the simulated clock
   std::vector<std::int64_t> predicted;  ///< ranks that closed forms are printed for

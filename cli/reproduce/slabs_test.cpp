@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 SlabOperator carbon_dioxide() {
   return {.points = {262, 118, 64, 86},
           .modes = {16, 16, 12, 10},
-          .cut = 1,
+          .sharded_dim = 1,
           .batch = 1,
           .width = 10,
           .layers = 4};
@@ -45,8 +45,8 @@ std::int64_t moved_one_by_one(const SlabOperator& op, std::int64_t ranks) {
   };
   std::int64_t rest = op.batch * op.width, moved = 0;
   for (int dim = 0; dim < static_cast<int>(op.points.size()); ++dim)
-    if (dim != op.cut && dim != op.other()) rest *= op.kept(dim);
-  const std::int64_t points = op.points[op.cut], modes = op.kept(op.other());
+    if (dim != op.sharded_dim && dim != op.other()) rest *= op.kept(dim);
+  const std::int64_t points = op.points[op.sharded_dim], modes = op.kept(op.other());
   for (std::int64_t p = 0; p < points; ++p)
     for (std::int64_t m = 0; m < modes; ++m) moved += owner(points, p) != owner(modes, m) ? rest : 0;
   return moved;
@@ -54,17 +54,21 @@ std::int64_t moved_one_by_one(const SlabOperator& op, std::int64_t ranks) {
 
 TEST(SlabForms, AMoveIsCountedElementByElement) {
   const SlabOperator cases[] = {
-      {.points = {10, 7, 6, 5}, .modes = {5, 3, 2, 3}, .cut = 1, .batch = 2, .width = 3},
-      {.points = {9, 10, 8}, .modes = {3, 4, 5}, .cut = 0, .width = 2},
-      {.points = {11, 12}, .modes = {4, 5}, .cut = 0, .width = 5}};
+      {.points = {10, 7, 6, 5}, .modes = {5, 3, 2, 3}, .sharded_dim = 1, .batch = 2, .width = 3},
+      {.points = {9, 10, 8}, .modes = {3, 4, 5}, .sharded_dim = 0, .width = 2},
+      {.points = {11, 12}, .modes = {4, 5}, .sharded_dim = 0, .width = 5}};
   for (const SlabOperator& op : cases)
     for (std::int64_t ranks = 1; ranks <= 9; ++ranks)
       EXPECT_EQ(move_elements(op, ranks), moved_one_by_one(op, ranks)) << ranks;
 }
 
 TEST(SlabForms, AnUpdateMovesFourTimesPerLayer) {
-  const SlabOperator op{
-      .points = {64, 16, 8, 8}, .modes = {32, 8, 4, 3}, .cut = 1, .width = 8, .layers = 4, .projection = 128};
+  const SlabOperator op{.points = {64, 16, 8, 8},
+                        .modes = {32, 8, 4, 3},
+                        .sharded_dim = 1,
+                        .width = 8,
+                        .layers = 4,
+                        .projection = 128};
   const std::vector<Exchange> list = exchanges(op, 8);
   // Even parts: each rank sends an eighth of the total.
   EXPECT_EQ(bytes_of_first(list, "moves"), 16 * move_elements(op, 8));

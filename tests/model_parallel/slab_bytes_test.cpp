@@ -18,7 +18,7 @@ constexpr std::int64_t kLayers = 4;  // the model's default, as projection = 128
 reproduce::SlabOperator small_operator() {
   return {.points = {12, 20, 6, 5},
           .modes = {5, 4, 2, 3},
-          .cut = 1,
+          .sharded_dim = 1,
           .batch = 2,
           .width = 3,
           .layers = kLayers,
