@@ -45,7 +45,8 @@ class Convolutions final : public Model {
 };
 
 TENON_STATIC_PLUGIN(fields,
-                    PluginInfo{.id = "bench.fields", .version = "1.0.0", .summary = "fields that are cut"},
+                    PluginInfo{
+                        .id = "bench.fields", .version = "1.0.0", .summary = "fields that are sharded"},
                     bench::RandomFields, Convolutions)
 
 std::string common(const Settings& settings, std::int64_t points) {

@@ -11,8 +11,8 @@ TENON_ABI_BEGIN
 GradientSum::GradientSum(InferContext& context, const ParameterSpec& parameter, const Layout& value) {
   if (!context.training()) return;
   Mesh& mesh = context.mesh();
-  std::vector<int> axes = cut_axes(value);
-  std::erase_if(axes, [&](int axis) { return mesh.extent(axis) == 1 || is_cut(parameter, axis); });
+  std::vector<int> axes = sharded_axes(value);
+  std::erase_if(axes, [&](int axis) { return mesh.extent(axis) == 1 || is_sharded(parameter, axis); });
   if (axes.empty()) return;
   first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return mesh.coordinate(axis) == 0; });
   const Layout whole{parameter.shape, parameter.sharding}, terms{parameter.shape, parameter.sharding, axes};

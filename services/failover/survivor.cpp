@@ -266,13 +266,13 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
 }
 
 bool Survivor::is_lost_with_its_rank(int parameter) const {
-  return is_cut(rank_.weights.live().parameters()[parameter].spec, kReplicaAxis);
+  return is_sharded(rank_.weights.live().parameters()[parameter].spec, kReplicaAxis);
 }
 
 bool Survivor::loses_rows(const ParameterSet& live) {
   const auto parameters = live.parameters();
   return std::any_of(parameters.begin(), parameters.end(), [&](const ParameterInfo& info) {
-    return live.table(info.index) != nullptr && is_cut(info.spec, kReplicaAxis);
+    return live.table(info.index) != nullptr && is_sharded(info.spec, kReplicaAxis);
   });
 }
 

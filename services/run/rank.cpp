@@ -487,7 +487,7 @@ void Rank::finish() {
   const auto all = world_.links.end_hub->exchange(rank_, trainer_.state().digests());
   services_->repetition().record();
   SetLayout layout{trainer_.groups().all(), world_.settings.parallel.grid, nullptr, trainer_.replica()};
-  if (trainer_.rows().cut()) layout.replicas = trainer_.weights().group(Purpose::kState);
+  if (trainer_.rows().sharded()) layout.replicas = trainer_.weights().group(Purpose::kState);
   const std::string weights = logical_digests(trainer_.evaluated(), *parts_.device, layout);
   const auto all_weights = world_.links.end_hub->exchange(rank_, weights);
   pause.reset();

@@ -148,7 +148,7 @@ void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, c
 void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int parameter,
                           const std::string& name, std::int64_t width) const {
   const ParameterInfo& info = m_.weights->live().parameters()[parameter];
-  const bool once = m_.shared || is_cut(info.spec, kReplicaAxis);
+  const bool once = m_.shared || is_sharded(info.spec, kReplicaAxis);
   StateEntry entry;
   entry.name =
       fmt::format("{}{}/{}", once ? "" : fmt::format("replica{}/", m_.replica), name, info.spec.name);
@@ -157,7 +157,7 @@ void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int par
   entry.global_shape = Shape{info.spec.shape[0], width};
   entry.offset = Shape{info.offset[0], 0};
   entry.written = info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates) &&
-                  (is_cut(info.spec, kReplicaAxis) || !m_.shared || m_.replica == 0);
+                  (is_sharded(info.spec, kReplicaAxis) || !m_.shared || m_.replica == 0);
   out.push_back(std::move(entry));
 }
 

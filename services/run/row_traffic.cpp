@@ -34,10 +34,10 @@ RowTraffic::RowTraffic(World& world, RankHost& host, int replica) {
   }
 }
 
-void RowTraffic::open(RankReplica& weights, Updater& updater, Parts& parts, bool cut, bool shared) {
-  if (!cut) {
+void RowTraffic::open(RankReplica& weights, Updater& updater, Parts& parts, bool sharded, bool shared) {
+  if (!sharded) {
     fail_config(
-        "parallel.rows = \"request\": the model has no row table that is cut over the replicas (for "
+        "parallel.rows = \"request\": the model has no row table that is sharded over the replicas (for "
         "embedding_bag: placement = \"rows\" or \"tables\"); leave parallel.rows out");
   }
   if (shared) {

@@ -25,9 +25,9 @@ class RowTraffic {
   RowClient& client(std::size_t worker) { return *clients_[worker]; }
   RowServer& server() { return *server_; }
 
-  /// Once weights exist: refuses what rows on request cannot serve. `cut`: some table is sharded over the
+  /// Once weights exist: refuses what rows on request cannot serve. `sharded`: some table is sharded over the
   /// replicas; `shared`: replicas hold equal weights.
-  void open(RankReplica& weights, Updater& updater, Parts& parts, bool cut, bool shared);
+  void open(RankReplica& weights, Updater& updater, Parts& parts, bool sharded, bool shared);
   /// All begin together, so that a resumed run and one that went on over this boundary see the same of each
   /// other.
   void start(RankReplica& weights, const CommunicatorWatch& watch);

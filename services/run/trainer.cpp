@@ -87,7 +87,7 @@ std::int64_t parameter_bytes(const ParameterInfo& info, Optimizer& optimizer, in
   const ParameterSpec& spec = info.spec;
   if (spec.role == Role::kRowTable) {
     auto* rows = static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId));
-    return saturating_product(table_bytes(spec, rows), is_cut(spec, kReplicaAxis) ? 1 : replicas);
+    return saturating_product(table_bytes(spec, rows), is_sharded(spec, kReplicaAxis) ? 1 : replicas);
   }
   const bool trained = spec.role == Role::kParameter && spec.trainable;
   const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer.slots().size()) : 1;
@@ -280,7 +280,8 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({groups_->coordinates(), groups_->all()});
-  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
+  if (requests_ != nullptr)
+    requests_->open(*weights_, *updater_, *parts_, rows_->sharded(), shares_weights());
 }
 
 void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
@@ -307,7 +308,7 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
         std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
   }
   evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
-                                           settings.run.eval_batches, rows_->cut());
+                                           settings.run.eval_batches, rows_->sharded());
   sync_end_.parts = parts_.get();
   std::vector<ParameterSet*> optimizer_state;
   for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
@@ -373,8 +374,9 @@ std::string Trainer::layout_text() const {
   for (const ParameterInfo& info : weights_->live().parameters()) {
     text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
                         info.spec.shape.text());
-    for (const DimSharding& cut : info.spec.sharding)
-      text += fmt::format(" cut over {} at {}", fmt::join(cut.axes, "x"), fmt::join(cut.offsets, ","));
+    for (const DimSharding& sharding : info.spec.sharding)
+      text += fmt::format(" sharded over {} at {}", fmt::join(sharding.axes, "x"),
+                          fmt::join(sharding.offsets, ","));
     text += "\n";
   }
   return text;
@@ -430,7 +432,7 @@ void Trainer::add_table_facts(std::vector<std::string>& lines) const {
   for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
   lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
                               tables.size(), rows, megabytes(updater_->table_bytes())));
-  for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
+  for (int replica = 0; rows_->sharded() && replica < weights_->replicas(); ++replica) {
     std::int64_t held = 0, bytes = 0, some = 0;
     for (const ParameterInfo& info : tables) {
       MeshPlace place = groups_->mesh().place();

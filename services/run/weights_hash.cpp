@@ -58,7 +58,7 @@ void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* 
     hasher.feed(rows.raw());
   });
   std::vector<std::byte> memory;
-  for (int from = 1; replicas != nullptr && is_cut(info.spec, kReplicaAxis) && from < replicas->size();
+  for (int from = 1; replicas != nullptr && is_sharded(info.spec, kReplicaAxis) && from < replicas->size();
        ++from) {
     const std::int64_t rows = local_part(info.spec, {{}, {}, from}).extents[0];
     for (std::int64_t first = 0; first < rows; first += kRowsPerMessage) {
@@ -99,9 +99,10 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
   const int self = mesh == nullptr ? 0 : mesh->rank();
   for (const ParameterInfo& info : set.parameters()) {
     const RowTable* table = set.table(info.index);
-    const bool gathers = mesh != nullptr && !info.spec.sharding.empty() && !is_cut(info.spec, kReplicaAxis);
+    const bool gathers =
+        mesh != nullptr && !info.spec.sharding.empty() && !is_sharded(info.spec, kReplicaAxis);
     if (layout.replica != 0) {
-      if (self == 0 && table != nullptr && is_cut(info.spec, kReplicaAxis))
+      if (self == 0 && table != nullptr && is_sharded(info.spec, kReplicaAxis))
         send_table(*table, info, *layout.replicas);
       continue;
     }

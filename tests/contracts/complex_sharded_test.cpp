@@ -13,7 +13,7 @@ namespace {
 
 using namespace tenon;
 
-constexpr std::int64_t kFrequencies = 11, kCut = 4;
+constexpr std::int64_t kFrequencies = 11, kShardOffset = 4;
 using Complex = std::complex<float>;
 
 /// Sum over samples and frequencies of |y - x|^2 / 2, over all ranks of the axis.
@@ -23,7 +23,7 @@ class SpectralLoss final : public Loss {
   explicit SpectralLoss(const Options&) {}
   void infer(InferContext& context) override {
     axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
-    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kCut : 0;
+    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kShardOffset : 0;
     for (int i = 0; i < 2; ++i) context.keep_input(i);
     context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }

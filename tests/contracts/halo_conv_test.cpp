@@ -22,7 +22,7 @@ TensorView f64(double* data, std::int64_t count) {
 /// y[i] = w[0] x[i - 1] + w[1] x[i] + w[2] x[i + 1], zero outside the whole signal; w is held by all ranks.
 class HaloConv final : public Layer {
  public:
-  static constexpr ComponentInfo kInfo{.id = "halo_conv", .summary = "convolution over a cut signal"};
+  static constexpr ComponentInfo kInfo{.id = "halo_conv", .summary = "convolution over a sharded signal"};
   explicit HaloConv(const Options&) {}
   void infer(InferContext& context) override {
     axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
@@ -77,7 +77,7 @@ class HaloConv final : public Layer {
   ParameterRef w_;
 };
 
-constexpr std::int64_t kLength = 16, kCut = 7;
+constexpr std::int64_t kLength = 16, kShardOffset = 7;
 
 /// The loss <y, c>, where c is row 0 of this rank's part of the data; its gradient is c.
 class Pull final : public Loss {
@@ -86,7 +86,7 @@ class Pull final : public Loss {
   explicit Pull(const Options&) {}
   void infer(InferContext& context) override {
     axis_ = context.mesh().axes() > 0 ? context.mesh().axis(0) : nullptr;
-    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kCut : 0;
+    first_ = context.mesh().axes() > 0 && context.mesh().coordinate(0) == 1 ? kShardOffset : 0;
     context.keep_input(1);
     context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }

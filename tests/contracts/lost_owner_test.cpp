@@ -13,7 +13,7 @@ namespace {
 
 using namespace tenon;
 
-constexpr std::int64_t kRows = 12, kCut = 5, kWidth = 4, kBatch = 8;
+constexpr std::int64_t kRows = 12, kShardOffset = 5, kWidth = 4, kBatch = 8;
 
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.partial", .version = "1.0.0", .summary = "partial"},
                     Partial)
@@ -24,7 +24,7 @@ struct Owner {
     ParameterInfo info;
     info.spec = {.name = "table",
                  .shape = {kRows, kWidth},
-                 .sharding = {{0, {0}, {0, kCut, kRows}}},
+                 .sharding = {{0, {0}, {0, kShardOffset, kRows}}},
                  .role = Role::kRowTable};
     const int grid[] = {2}, coordinates[] = {rank};
     const Box part = local_part(info.spec, {grid, coordinates});
@@ -95,7 +95,7 @@ TEST(LostOwner, GetsItsRowsBackAndNobodyElseNotices) {
   CheckpointReader reader = store.open(step);
   Owner replacement(bench, 1);
   std::vector<float> lost(replacement.rows.size() * kWidth);
-  reader.read_rows("table", replacement.rows, {lost.data(), {kRows - kCut, kWidth}});
+  reader.read_rows("table", replacement.rows, {lost.data(), {kRows - kShardOffset, kWidth}});
   replacement.write(replacement.rows, lost);
   owners[0].policy->on_restored(
       {.shard = 1, .checkpoint_slot = step, .checkpoint_samples = step * kBatch, .samples_now = 9 * kBatch});

@@ -145,12 +145,12 @@ class Source final : public tenon::Layer {
       .id = "source", .summary = "a trained vector", .options = kOptions};
   explicit Source(const tenon::Options& options)
       : length_(options.integer("length")),
-        cut_(options.integer("cut")),
+        shard_offset_(options.integer("cut")),
         dtype_(tenon::dtype_from_name(options.text("dtype"))) {}
   void infer(tenon::InferContext& context) override {
     auto spec = vector_parameter(std::string(context.name()), length_, tenon::Initializer::kNormal, 1);
     spec.dtype = dtype_;
-    if (context.mesh().axes() > 0) spec.sharding = {{0, {0}, {0, cut_, length_}}};
+    if (context.mesh().axes() > 0) spec.sharding = {{0, {0}, {0, shard_offset_, length_}}};
     parameter_ = context.parameter(spec);
     context.output(
         {tenon::local_part(spec, context.mesh().place()).extents, dtype_, {spec.shape, spec.sharding}});
@@ -167,7 +167,7 @@ class Source final : public tenon::Layer {
   static void copy(const tenon::TensorView& from, const tenon::TensorView& to) {
     std::copy_n(from.raw().data(), from.raw().size(), to.raw().data());
   }
-  std::int64_t length_, cut_;
+  std::int64_t length_, shard_offset_;
   tenon::DType dtype_;
   tenon::ParameterRef parameter_;
 };

@@ -64,7 +64,7 @@ std::vector<Refusal> refusals() {
       {"DimensionTwice",
        "repartition",
        always({kShape, {{0, {0}, {0, 3, 6}}, {0, {1}, {0, 3, 6}}}}, rows),
-       {"dimension 0 is cut twice"}},
+       {"dimension 0 is sharded twice"}},
       {"OtherShape",
        "repartition",
        always(rows, {Shape{6, 5}}),

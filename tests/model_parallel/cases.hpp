@@ -78,11 +78,11 @@ class Draw {
         axes[integer(0, shape.rank() - 1)].push_back(axis);
       }
     }
-    for (int dim = 0; dim < shape.rank(); ++dim) cut(out, dim, axes[dim], mesh);
+    for (int dim = 0; dim < shape.rank(); ++dim) shard(out, dim, axes[dim], mesh);
     return out;
   }
 
-  void cut(Layout& layout, int dim, std::vector<int> axes, const std::vector<int>& mesh) {
+  void shard(Layout& layout, int dim, std::vector<int> axes, const std::vector<int>& mesh) {
     if (axes.empty()) return;
     shuffle(axes);
     int parts = 1;

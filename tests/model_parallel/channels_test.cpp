@@ -31,7 +31,7 @@ WindowCase random_channel_case(const std::vector<int>& mesh, Draw& draw) {
   draw_sizes(c, mesh, draw);
   const bool grouped = draw.integer(0, 2) == 0;
   if (grouped) c.groups = c.x[1];
-  if (grouped && c.cuts(1)) c.over.clear();
+  if (grouped && c.shards(1)) c.over.clear();
   c.features = c.groups * draw.integer(1, grouped ? 2 : 7);
   if (draw.integer(0, 3) == 0) c.backward = "scatter";
   c.overlap = c.backward == "gather" && draw.coin();
@@ -41,7 +41,7 @@ WindowCase random_channel_case(const std::vector<int>& mesh, Draw& draw) {
 class Channels : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Channels, ::testing::Range(1, 9));
 
-TEST_P(Channels, P4_CutsOfChannelsAndFeaturesAreOneRankAndP9_SoAreTheirWeights) {
+TEST_P(Channels, P4_ShardedChannelsAndFeaturesAreOneRankAndP9_SoAreTheirWeights) {
   Draw draw(700 + static_cast<unsigned>(GetParam()));
   Bench alone("cpu", "reference", 1);
   for (int w = 0; w < 4; ++w) {
@@ -59,7 +59,7 @@ TEST_P(Channels, P4_CutsOfChannelsAndFeaturesAreOneRankAndP9_SoAreTheirWeights) 
         const WindowCase& c = cases[i];
         const Found found = results(bench, c, &at, c.type);
         const Results wanted = here(expected[i], found.parameters);
-        const bool conv = c.type == "conv", sums = conv && c.groups == 1 && c.cuts(1);
+        const bool conv = c.type == "conv", sums = conv && c.groups == 1 && c.shards(1);
         if (!sums) {
           EXPECT_EQ(found.values.at("y"), wanted.at("y")) << c.text();
         }
@@ -138,31 +138,30 @@ std::vector<Misfit> misfits() {
       {"NoSuchAxis",
        with([](WindowCase& c) { c.over = {1}; }),
        {2},
-       "axis 1 of the mesh is to cut the features, but parallel.grid has 1 axes"},
-      {"AxisCutsX",
+       "axis 1 of the mesh is to shard the features, but parallel.grid has 1 axes"},
+      {"AxisShardsX",
        with([](WindowCase& c) { c.over = {0}, c.dims = {2}, c.axes = {0}; }),
        {2},
-       "axis 0 of the mesh is to cut the features, but it cuts x ([2, 4, 8], dimension 2 cut over axis "
-       "0 at 0, 4, 8); choose axes over which x is copied, or put a repartition before the layer"},
+       "axis 0 of the mesh is to shard the features, but it shards x ([2, 4, 8], dimension 2 sharded over "
+       "axis 0 at 0, 4, 8); choose axes over which x is replicated, or put a repartition before the layer"},
       {"AxisTwice",
        with([](WindowCase& c) {
          c.over = {0, 0};
        }),
        {2},
        "axis 0 of the mesh is used twice"},
-      {"CutWithinAGroup",
+      {"ShardedWithinAGroup",
        with([](WindowCase& c) {
          c.groups = 2, c.dims = {1}, c.axes = {0}, c.sizes = {1, 3};
        }),
        {2},
-       "channels of x are cut at 0, 1, 4, but its 2 groups have 2 channels each; cut between groups, or put "
-       "a "
-       "repartition before the layer that cuts other dimensions"},
-      {"GroupsCutTwice",
+       "channels of x are sharded at 0, 1, 4, but its 2 groups have 2 channels each; shard between groups, "
+       "or put a repartition before the layer that shards other dimensions"},
+      {"GroupsShardedTwice",
        with([](WindowCase& c) { c.groups = 2, c.dims = {1}, c.axes = {0}, c.over = {1}; }),
        {2, 2},
-       "the 2 groups are cut with the channels of x ([2, 4, 8], dimension 1 cut over axis 0 at 0, 2, 4), and "
-       "their features with them; leave out the option axes"},
+       "the 2 groups are sharded with the channels of x ([2, 4, 8], dimension 1 sharded over axis 0 at 0, 2, "
+       "4), and their features with them; leave out the option axes"},
       {"OverlapOfScatters",
        with([](WindowCase& c) { c.overlap = true, c.backward = "scatter"; }),
        {2},

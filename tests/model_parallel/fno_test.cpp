@@ -17,26 +17,26 @@ struct SpectralCase {
   Numbers modes;
   std::int64_t features = 1;
   std::string form = "pencil";
-  Cut cut;
+  ShardSpec sharding;
 
   std::string text() const {
     std::string out = form + " of " + x.text() + " modes";
     for (const std::int64_t kept : modes) out += " " + std::to_string(kept);
-    return out + cut.text();
+    return out + sharding.text();
   }
 };
 
 /// A random sharding of [batch, channels, extents...]; the last dimension stays whole unless `last`.
-Cut random_spectral_cut(const Shape& x, const std::vector<int>& mesh, bool last, Draw& draw) {
-  Cut cut;
+ShardSpec random_spectral_sharding(const Shape& x, const std::vector<int>& mesh, bool last, Draw& draw) {
+  ShardSpec sharding;
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     const std::int64_t dim = draw.integer(1, x.rank() - (last ? 1 : 2));
     if (draw.integer(0, 6) == 0 || (dim == 1 && draw.coin())) continue;  // copies
-    cut.dims.push_back(dim == 1 ? 0 : dim);
-    cut.axes.push_back(axis);
+    sharding.dims.push_back(dim == 1 ? 0 : dim);
+    sharding.axes.push_back(axis);
   }
-  make_uneven(cut, x, mesh, draw);
-  return cut;
+  make_uneven(sharding, x, mesh, draw);
+  return sharding;
 }
 
 SpectralCase random_case(const std::vector<int>& mesh, Draw& draw) {
@@ -51,7 +51,7 @@ SpectralCase random_case(const std::vector<int>& mesh, Draw& draw) {
   c.x = Shape(std::span<const std::int64_t>(extents));
   c.features = draw.integer(1, 3);
   c.form = draw.integer(0, 2) == 0 ? "slab" : "pencil";
-  c.cut = random_spectral_cut(c.x, mesh, c.form == "pencil", draw);
+  c.sharding = random_spectral_sharding(c.x, mesh, c.form == "pencil", draw);
   return c;
 }
 
@@ -62,12 +62,12 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
   Draw draw(900 + static_cast<unsigned>(GetParam()));
   const auto nodes = [](const SpectralCase& c, bool spread) {
     std::vector<NodeSpec> list;
-    if (spread) list.push_back(c.cut.node("spread", "x"));
+    if (spread) list.push_back(c.sharding.node("spread", "x"));
     list.push_back({"c",
                     "spectral_conv",
                     {spread ? "spread" : "x"},
                     {{"modes", c.modes}, {"features", c.features}, {"form", c.form}}});
-    list.push_back(Cut().node("y", "c"));
+    list.push_back(ShardSpec().node("y", "c"));
     return list;
   };
   Bench alone("cpu", "reference", 1);
@@ -113,11 +113,11 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
 TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   Draw draw(950 + static_cast<unsigned>(GetParam()));
   const Shape x{4, 1, 7, 6}, t{4, 2, 7, 6};
-  const auto nodes = [](const Cut& cut, bool spread) {
+  const auto nodes = [](const ShardSpec& sharding, bool spread) {
     std::vector<NodeSpec> list;
     if (spread) {
-      list.push_back(cut.node("spread", "x"));
-      list.push_back(cut.node("targets", "t"));
+      list.push_back(sharding.node("spread", "x"));
+      list.push_back(sharding.node("targets", "t"));
     }
     const NodeSpec rest[] = {
         {"at", "coordinates", {spread ? "spread" : "x"}, {}},
@@ -138,14 +138,14 @@ TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   const Results expected = Graph(alone, nullptr, nodes({}, false), {}, fields).results("loss");
   for (int i = 0; i < 4; ++i) {
     const std::vector<int> mesh = draw.mesh(GetParam());
-    const Cut cut = random_spectral_cut(x, mesh, true, draw);
+    const ShardSpec sharding = random_spectral_sharding(x, mesh, true, draw);
     MeshRanks world(mesh);
     const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
-      Graph graph(bench, &at, nodes(cut, true), {}, fields);
-      expect_close(graph.results("loss"), graph.here(expected), 1e-11, cut.text());
+      Graph graph(bench, &at, nodes(sharding, true), {}, fields);
+      expect_close(graph.results("loss"), graph.here(expected), 1e-11, sharding.text());
     });
-    EXPECT_EQ(errors, no_errors(world.size())) << cut.text();
+    EXPECT_EQ(errors, no_errors(world.size())) << sharding.text();
   }
 }
 

@@ -16,7 +16,7 @@ using tenon::testing::TestField;
 using Numbers = std::vector<std::int64_t>;
 
 /// The sharding of a value by a repartition.
-struct Cut {
+struct ShardSpec {
   Numbers dims, axes, sizes;
 
   NodeSpec node(const std::string& name, const std::string& input) const {
@@ -35,14 +35,14 @@ struct Cut {
 };
 
 /// Makes half of the shardings of one dimension alone uneven; empty parts are usual.
-inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& mesh, Draw& draw) {
-  const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
-                                                    [&](auto dim) { return dim == cut.dims[0]; });
+inline void make_uneven(ShardSpec& sharding, const Shape& x, const std::vector<int>& mesh, Draw& draw) {
+  const bool one = !sharding.dims.empty() && std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                                                         [&](auto dim) { return dim == sharding.dims[0]; });
   if (!one || !draw.coin()) return;
   int parts = 1;
-  for (const std::int64_t axis : cut.axes) parts *= mesh[axis];
-  const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
-  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
+  for (const std::int64_t axis : sharding.axes) parts *= mesh[axis];
+  const auto offsets = draw.offsets(x[static_cast<int>(sharding.dims[0])], parts);
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) sharding.sizes.push_back(offsets[i + 1] - offsets[i]);
 }
 
 /// Layers through the real executor, on this rank.

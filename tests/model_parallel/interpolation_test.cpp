@@ -16,7 +16,7 @@ LayerInParts random_interpolation(const std::vector<int>& mesh, Draw& draw) {
   c.x = Shape(std::span<const std::int64_t>(extents));
   const char* modes[] = {"nearest", "linear", "linear_aligned"};
   c.layer = {"", "upsample", {}, {{"scale", scale}, {"mode", std::string(modes[draw.integer(0, 2)])}}};
-  c.cut = random_cut(c.x, mesh, true, draw);
+  c.sharding = random_sharding(c.x, mesh, true, draw);
   return c;
 }
 

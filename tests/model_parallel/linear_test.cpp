@@ -18,21 +18,21 @@ struct LinearCase {
   Shape x;
   std::int64_t features = 1;
   bool bias = true, scatter = false;
-  Cut cut;
+  ShardSpec sharding;
   Numbers axes;  ///< that shard the features
 
   std::string text() const {
-    std::string out = "x " + x.text() + " to " + std::to_string(features) + cut.text() + " over";
+    std::string out = "x " + x.text() + " to " + std::to_string(features) + sharding.text() + " over";
     for (const std::int64_t axis : axes) out += " " + std::to_string(axis);
     return out + (scatter ? " scattered" : "") + (bias ? "" : " without bias");
   }
-  bool cuts(std::int64_t dim) const {
-    return std::find(cut.dims.begin(), cut.dims.end(), dim) != cut.dims.end();
+  bool shards(std::int64_t dim) const {
+    return std::find(sharding.dims.begin(), sharding.dims.end(), dim) != sharding.dims.end();
   }
   /// Returns whether sums cross ranks in forward.
   bool sums(const std::vector<int>& mesh) const {
-    for (std::size_t i = 0; i < cut.dims.size(); ++i)
-      if (cut.dims[i] == x.rank() - 1 && mesh[cut.axes[i]] > 1) return true;
+    for (std::size_t i = 0; i < sharding.dims.size(); ++i)
+      if (sharding.dims[i] == x.rank() - 1 && mesh[sharding.axes[i]] > 1) return true;
     return false;
   }
 };
@@ -49,12 +49,12 @@ LinearCase random_case(const std::vector<int>& mesh, Draw& draw) {
       c.axes.push_back(axis);
       continue;
     }
-    c.cut.axes.push_back(axis);
-    c.cut.dims.push_back(fate <= 4 ? c.x.rank() - 1 : draw.integer(0, c.x.rank() - 1));
+    c.sharding.axes.push_back(axis);
+    c.sharding.dims.push_back(fate <= 4 ? c.x.rank() - 1 : draw.integer(0, c.x.rank() - 1));
   }
   draw.shuffle(c.axes);
-  make_uneven(c.cut, c.x, mesh, draw);
-  c.scatter = c.cuts(c.x.rank() - 1) && draw.coin();
+  make_uneven(c.sharding, c.x, mesh, draw);
+  c.scatter = c.shards(c.x.rank() - 1) && draw.coin();
   return c;
 }
 
@@ -64,11 +64,11 @@ Nodes nodes_of(const LinearCase& c, bool spread) {
   layer.options.push_back({"bias_init_scale", 0.5});
   Nodes nodes;
   if (spread) {
-    nodes.push_back(c.cut.node("spread", "x"));
+    nodes.push_back(c.sharding.node("spread", "x"));
     layer.options.insert(layer.options.end(), {{"axes", c.axes}, {"scatter", c.scatter}});
   }
   nodes.push_back(layer);
-  nodes.push_back(Cut().node("y", "c"));
+  nodes.push_back(ShardSpec().node("y", "c"));
   return nodes;
 }
 
@@ -129,13 +129,13 @@ TEST_P(Linear, P4_ColumnsThatAlternateBetweenAxesBehindChannelsAreThoseOfOneRank
   const auto nodes = [](bool spread) {
     const auto over = [&](std::int64_t axis) { return Numbers(spread ? 1 : 0, axis); };
     Nodes list;
-    if (spread) list.push_back(Cut{.dims = {1}, .axes = {0}, .sizes = {}}.node("spread", "x"));
+    if (spread) list.push_back(ShardSpec{.dims = {1}, .axes = {0}, .sizes = {}}.node("spread", "x"));
     const NodeSpec rest[] = {{"flat", "flatten", {spread ? "spread" : "x"}, {}},
                              {"fc1", "linear", {"flat"}, {{"features", std::int64_t{7}}, {"axes", over(1)}}},
                              {"act", "gelu", {"fc1"}, {}},
                              {"fc2", "linear", {"act"}, {{"features", std::int64_t{6}}, {"axes", over(0)}}},
                              {"fc3", "linear", {"fc2"}, {{"features", std::int64_t{4}}, {"axes", over(1)}}},
-                             Cut().node("y", "fc3")};
+                             ShardSpec().node("y", "fc3")};
     list.insert(list.end(), std::begin(rest), std::end(rest));
     return list;
   };
@@ -162,26 +162,26 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
     const std::vector<int> mesh = draw.mesh(GetParam());
     const Shape ids{draw.integer(1, 4), draw.integer(1, 7)};
     const std::int64_t width = draw.integer(1, 6);
-    Cut cut;
+    ShardSpec sharding;
     Numbers axes;
     for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
       const auto fate = draw.integer(0, 4);
       if (fate == 1) axes.push_back(axis);
       if (fate <= 1) continue;
-      cut.axes.push_back(axis);
-      cut.dims.push_back(fate % 2);
+      sharding.axes.push_back(axis);
+      sharding.dims.push_back(fate % 2);
     }
-    make_uneven(cut, ids, mesh, draw);
+    make_uneven(sharding, ids, mesh, draw);
     const auto nodes = [&](bool spread) {
       Nodes list;
-      if (spread) list.push_back(cut.node("spread", "ids"));
+      if (spread) list.push_back(sharding.node("spread", "ids"));
       const NodeSpec rest[] = {
           {"c",
            "embedding",
            {spread ? "spread" : "ids"},
            {{"rows", std::int64_t{5}}, {"width", width}, {"axes", spread ? axes : Numbers()}}},
           {"p", "positions", {"c"}, {{"context", ids[1] + 2}}},
-          Cut().node("y", "p")};
+          ShardSpec().node("y", "p")};
       list.insert(list.end(), std::begin(rest), std::end(rest));
       return list;
     };
@@ -193,8 +193,8 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
       Bench bench("cpu", "reference", 1);
       Graph graph(bench, &at, nodes(true), {"y"}, fields);
       const Results found = graph.results("y");
-      EXPECT_EQ(found.at("y"), expected.at("y")) << ids.text() << cut.text();
-      expect_parts(graph, found, expected, ids.text() + cut.text());
+      EXPECT_EQ(found.at("y"), expected.at("y")) << ids.text() << sharding.text();
+      expect_parts(graph, found, expected, ids.text() + sharding.text());
     });
     EXPECT_EQ(errors, no_errors(world.size()));
   }
@@ -204,7 +204,7 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
 TEST(LinearFormats, P4_NarrowFormatsTakeEmptyPartsAndSumsOverRanks) {
   LinearCase c;
   c.x = Shape{4, 32}, c.features = 3;
-  c.cut = {{1}, {0}, {}}, c.axes = {1};
+  c.sharding = {{1}, {0}, {}}, c.axes = {1};
   for (const char* precision : {"bf16", "mxfp8"}) {
     Bench alone("cpu", "auto", 1);
     const Results expected =
@@ -221,7 +221,7 @@ TEST(LinearFormats, P4_NarrowFormatsTakeEmptyPartsAndSumsOverRanks) {
 
 struct Refused {
   const char* title;
-  Cut cut;  ///< of x [4, 6, 2], and of its numbers
+  ShardSpec sharding;  ///< of x [4, 6, 2], and of its numbers
   Nodes nodes;
   const char* words;
 };
@@ -239,8 +239,8 @@ std::vector<Refused> refusals() {
                     {"ids"},
                     {{"rows", std::int64_t{3}}, {"width", std::int64_t{2}}, {"axes", std::move(axes)}}};
   };
-  const Nodes cut_ids{{"part", "repartition", {"ids"}, {{"dims", Numbers{0}}, {"axes", Numbers{1}}}}};
-  Nodes embeds = cut_ids, tied{embedding({0})};
+  const Nodes sharded_ids{{"part", "repartition", {"ids"}, {{"dims", Numbers{0}}, {"axes", Numbers{1}}}}};
+  Nodes embeds = sharded_ids, tied{embedding({0})};
   embeds.push_back(embedding({1}));
   embeds.back().inputs = {"part"};
   tied.push_back(
@@ -254,38 +254,36 @@ std::vector<Refused> refusals() {
       {"AxisOfTheColumns",
        {{2}, {1}, {2, 0}},
        linear({0, 1}),
-       "layer 'c': axis 1 of option 'axes' cuts input 0 already ([4, 6, 2], dimension 2 cut over axis 1 at "
-       "0, "
-       "2, 2); name another axis, or put a repartition before the layer that leaves axis 1 to copies"},
+       "layer 'c': axis 1 of option 'axes' shards input 0 already ([4, 6, 2], dimension 2 sharded over axis "
+       "1 at 0, 2, 2); name another axis, or put a repartition before the layer that leaves axis 1 to "
+       "copies"},
       {"AxisOfTheRows",
        {{0, 1}, {1, 0}, {}},
        linear({0}),
-       "layer 'c': axis 0 of option 'axes' cuts input 0 already ([4, 6, 2], dimension 0 cut over axis 1 at "
-       "0, "
-       "2, 4, dimension 1 cut over axis 0 at 0, 3, 6); name another axis, or put a repartition before the "
-       "layer that leaves axis 0 to copies"},
+       "layer 'c': axis 0 of option 'axes' shards input 0 already ([4, 6, 2], dimension 0 sharded over axis "
+       "1 at 0, 2, 4, dimension 1 sharded over axis 0 at 0, 3, 6); name another axis, or put a repartition "
+       "before the layer that leaves axis 0 to copies"},
       {"ScatterWithoutASum",
        {{1}, {0}, {}},
        linear({1}, true),
-       "layer 'c': option 'scatter' needs x cut in its last dimension, found [4, 6, 2], dimension 1 cut over "
-       "axis 0 at 0, 3, 6; put a repartition before the layer, or leave the option out"},
+       "layer 'c': option 'scatter' needs x sharded in its last dimension, found [4, 6, 2], dimension 1 "
+       "sharded over axis 0 at 0, 3, 6; put a repartition before the layer, or leave the option out"},
       {"PartsOfColumns",
        {{2}, {1}, {}},
        {{"c", "flatten", {"spread"}, {}}},
-       "layer 'c': parts of a sample must be runs of its elements, found [4, 6, 2], dimension 2 cut over "
-       "axis "
-       "1 at 0, 1, 2; put a repartition before the layer that cuts dimension 0, or dimension 1 alone"},
+       "layer 'c': shards of a sample must be runs of its elements, found [4, 6, 2], dimension 2 sharded "
+       "over axis 1 at 0, 1, 2; put a repartition before the layer that shards dimension 0, or dimension 1 "
+       "alone"},
       {"AxisOfTheIds",
        {},
        embeds,
-       "layer 'e': axis 1 of option 'axes' cuts input 0 already ([4, 6], dimension 0 cut over axis 1 at 0, "
-       "2, "
-       "4); name another axis, or put a repartition before the layer that leaves axis 1 to copies"},
+       "layer 'e': axis 1 of option 'axes' shards input 0 already ([4, 6], dimension 0 sharded over axis 1 "
+       "at 0, 2, 4); name another axis, or put a repartition before the layer that leaves axis 1 to copies"},
       {"TiedWeightsThatLieApart",
        {},
        tied,
-       "parameter 'e.weight' is declared as f64 [3, 2], dimension 1 cut over axis 0 at 0, 1, 2 and by node "
-       "'c' as f64 [3, 2]; tied parameters must agree"},
+       "parameter 'e.weight' is declared as f64 [3, 2], dimension 1 sharded over axis 0 at 0, 1, 2 and by "
+       "node 'c' as f64 [3, 2]; tied parameters must agree"},
   };
 }
 
@@ -296,7 +294,7 @@ INSTANTIATE_TEST_SUITE_P(All, LinearRefusals, ::testing::ValuesIn(refusals()),
 TEST_P(LinearRefusals, P14_SameErrorOnAllRanks) {
   const Refused& c = GetParam();
   const Shape x{4, 6, 2}, ids{4, 6};
-  Nodes nodes{c.cut.node("spread", "x")};
+  Nodes nodes{c.sharding.node("spread", "x")};
   nodes.insert(nodes.end(), c.nodes.begin(), c.nodes.end());
   MeshRanks world({2, 2});
   const auto errors = world.run([&](Mesh& at) {

@@ -19,9 +19,9 @@ struct LossCase {
   Shape x;
   bool rows = true;  ///< targets are class numbers of rows
   std::vector<double> targets;
-  Cut cut;
+  ShardSpec sharding;
 
-  std::string text() const { return type + " of " + x.text() + cut.text(); }
+  std::string text() const { return type + " of " + x.text() + sharding.text(); }
   TestField target_field() const {
     if (!rows) return {"t", x, DType::kF64, targets};
     return {"t", Shape(x.extents().first(x.rank() - 1)), DType::kI32, targets};
@@ -30,7 +30,7 @@ struct LossCase {
   std::vector<NodeSpec> nodes(bool spread) const {
     std::vector<NodeSpec> list;
     const std::vector<std::string> inputs{spread ? "x_part" : "x", spread ? "t_part" : "t"};
-    if (spread) list = {cut.node("x_part", "x"), cut.node("t_part", "t")};
+    if (spread) list = {sharding.node("x_part", "x"), sharding.node("t_part", "t")};
     if (rows) list.push_back({"accuracy", "accuracy", inputs, {}});
     list.push_back({"loss", type, inputs, options});
     return list;
@@ -61,10 +61,10 @@ LossCase random_case(const std::vector<int>& mesh, Draw& draw) {
   const int dims = c.rows ? c.x.rank() - 1 : c.x.rank();
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
-    c.cut.dims.push_back(draw.integer(0, dims - 1));
-    c.cut.axes.push_back(axis);
+    c.sharding.dims.push_back(draw.integer(0, dims - 1));
+    c.sharding.axes.push_back(axis);
   }
-  make_uneven(c.cut, c.x, mesh, draw);
+  make_uneven(c.sharding, c.x, mesh, draw);
   return c;
 }
 
@@ -144,36 +144,36 @@ TEST(Losses, P13_ARankWithoutSamplesOrCountedTargetsAddsZero) {
 }
 
 TEST(Losses, P14_LayoutsThatDoNotFitAreRefusedOnAllRanksAlike) {
-  const Cut samples{{0}, {0}, {}}, columns{{1}, {0}, {}};
+  const ShardSpec samples{{0}, {0}, {}}, columns{{1}, {0}, {}};
   const struct {
     const char* type;
-    Cut x, t;
+    ShardSpec x, t;
     const char* words;
   } cases[] = {
       {"softmax_cross_entropy",
        samples,
        {},
-       "the rows of logits and the targets must lie alike on the mesh and be no sums over ranks, found "
-       "[4, 6], dimension 0 cut over axis 0 at 0, 2, 4, and [4]; put a repartition before one"},
+       "the rows of logits and the targets must be sharded alike over the mesh and must not be partial sums, "
+       "found [4, 6], dimension 0 sharded over axis 0 at 0, 2, 4, and [4]; put a repartition before one"},
       {"accuracy",
        {},
        samples,
-       "the rows of logits and the targets must lie alike on the mesh and be no sums over ranks, found "
-       "[4, 6], and [4], dimension 0 cut over axis 0 at 0, 2, 4; put a repartition before one"},
+       "the rows of logits and the targets must be sharded alike over the mesh and must not be partial sums, "
+       "found [4, 6], and [4], dimension 0 sharded over axis 0 at 0, 2, 4; put a repartition before one"},
       {"softmax_cross_entropy",
        columns,
        {},
-       "the last dimension of logits is cut ([4, 6], dimension 1 cut over axis 0 at 0, 3, 6), but a row must "
-       "be whole; put a repartition before the layer that cuts other dimensions"},
+       "the last dimension of logits is sharded ([4, 6], dimension 1 sharded over axis 0 at 0, 3, 6), but a "
+       "row must not be; put a repartition before the layer that shards other dimensions"},
       {"head_cross_entropy",
        columns,
        {},
-       "the last dimension of x is cut ([4, 6], dimension 1 cut over axis 0 at 0, 3, 6), but a row must be "
-       "whole; put a repartition before the layer that cuts other dimensions"},
+       "the last dimension of x is sharded ([4, 6], dimension 1 sharded over axis 0 at 0, 3, 6), but a row "
+       "must not be; put a repartition before the layer that shards other dimensions"},
       {"mse", samples, columns,
-       "predictions and targets must lie alike on the mesh and be no sums over ranks, found [4, 6], "
-       "dimension 0 cut over axis 0 at 0, 2, 4, and [4, 6], dimension 1 cut over axis 0 at 0, 3, 6; put a "
-       "repartition before one"},
+       "predictions and targets must be sharded alike over the mesh and must not be partial sums, found [4, "
+       "6], dimension 0 sharded over axis 0 at 0, 2, 4, and [4, 6], dimension 1 sharded over axis 0 at 0, 3, "
+       "6; put a repartition before one"},
   };
   for (const auto& c : cases) {
     NodeSpec node{"n", c.type, {"x_part", "t_part"}, {}};

@@ -27,18 +27,20 @@ inline Layout owned_along(const Layout& many, const std::vector<int>& axes, cons
   if (axes.empty()) return one;
   int roots = 1;
   for (const int axis : axes) roots *= mesh[axis];
-  auto cut = std::find_if(one.sharding.begin(), one.sharding.end(), [](const auto& c) { return c.dim == 0; });
-  if (cut == one.sharding.end()) {
+  auto sharding =
+      std::find_if(one.sharding.begin(), one.sharding.end(), [](const auto& c) { return c.dim == 0; });
+  if (sharding == one.sharding.end()) {
     one.sharding.push_back({0, {}, {0, one.shape[0]}});
-    cut = one.sharding.end() - 1;
+    sharding = one.sharding.end() - 1;
   }
   // Each part becomes `roots` parts, with all elements in one of them.
   std::vector<std::int64_t> offsets{0};
-  for (std::size_t part = 0; part + 1 < cut->offsets.size(); ++part) {
-    for (int r = 0; r < roots; ++r) offsets.push_back(r < root ? cut->offsets[part] : cut->offsets[part + 1]);
+  for (std::size_t part = 0; part + 1 < sharding->offsets.size(); ++part) {
+    for (int r = 0; r < roots; ++r)
+      offsets.push_back(r < root ? sharding->offsets[part] : sharding->offsets[part + 1]);
   }
-  cut->offsets = offsets;
-  cut->axes.insert(cut->axes.end(), axes.begin(), axes.end());
+  sharding->offsets = offsets;
+  sharding->axes.insert(sharding->axes.end(), axes.begin(), axes.end());
   return one;
 }
 
@@ -62,15 +64,15 @@ inline std::vector<int> some_axes(const std::vector<int>& mesh, Draw& draw) {
 }
 
 /// Sharded over the axes that are not in `axes`; some of them may be copies.
-inline Layout cut_elsewhere(const Shape& shape, const std::vector<int>& mesh, const std::vector<int>& axes,
-                            Draw& draw) {
+inline Layout sharded_elsewhere(const Shape& shape, const std::vector<int>& mesh,
+                                const std::vector<int>& axes, Draw& draw) {
   Layout layout{shape};
   std::vector<std::vector<int>> over(shape.rank());
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (std::find(axes.begin(), axes.end(), axis) != axes.end() || draw.integer(0, 3) == 0) continue;
     over[draw.integer(0, shape.rank() - 1)].push_back(axis);
   }
-  for (int dim = 0; dim < shape.rank(); ++dim) draw.cut(layout, dim, over[dim], mesh);
+  for (int dim = 0; dim < shape.rank(); ++dim) draw.shard(layout, dim, over[dim], mesh);
   return layout;
 }
 
@@ -121,16 +123,16 @@ inline std::optional<MoveSpec> random_move(std::string_view name, const std::vec
     spec.from = std::move(from), spec.to = std::move(to);
     return spec;
   };
-  const auto cut = [&] { return draw.layout(shape, mesh, false, false); };
+  const auto sharded = [&] { return draw.layout(shape, mesh, false, false); };
   const auto root = [&] { return owned(shape, mesh, draw.small(0, ranks - 1)); };
   if (name == "send_receive") return between(root(), root());
-  if (name == "scatter") return between(root(), cut());
-  if (name == "gather") return between(cut(), root());
-  if (name == "all_to_all") return between(cut(), cut());
+  if (name == "scatter") return between(root(), sharded());
+  if (name == "gather") return between(sharded(), root());
+  if (name == "all_to_all") return between(sharded(), sharded());
   if (name == "repartition")
     return between(draw.layout(shape, mesh, true, false), draw.layout(shape, mesh, true, false));
   if (name == "all_gather" || name == "reduce_scatter") {
-    const Layout copies = cut_elsewhere(shape, mesh, axes, draw);
+    const Layout copies = sharded_elsewhere(shape, mesh, axes, draw);
     Layout sums = copies;
     sums.partial = axes;
     std::vector<int> over;
@@ -142,11 +144,11 @@ inline std::optional<MoveSpec> random_move(std::string_view name, const std::vec
       return c.dim == dim;
     });
     over.insert(over.end(), axes.begin(), axes.end());
-    draw.cut(parts, dim, over, mesh);
+    draw.shard(parts, dim, over, mesh);
     return name == "all_gather" ? between(parts, copies) : between(sums, parts);
   }
   if (name == "all_reduce" || name == "sum_reduce" || name == "broadcast") {
-    const Layout copies = cut_elsewhere(shape, mesh, axes, draw);
+    const Layout copies = sharded_elsewhere(shape, mesh, axes, draw);
     Layout sums = copies;
     sums.partial = axes;
     if (name == "all_reduce") return between(sums, copies);

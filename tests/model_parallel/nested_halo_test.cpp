@@ -24,11 +24,11 @@ std::int64_t received(const MoveSpec& spec, const std::vector<int>& mesh, int ra
         std::max<std::int64_t>(0, std::min(mine.end, at.need.end) - std::max(mine.begin, at.need.begin));
     const std::int64_t low = std::max<std::int64_t>(0, at.halo_low),
                        high = std::max<std::int64_t>(0, at.halo_high);
-    const auto cut = std::find_if(spec.from.sharding.begin(), spec.from.sharding.end(),
-                                  [&](const DimSharding& one) { return one.dim == dim; });
-    const bool is_cut = cut != spec.from.sharding.end() && cut->offsets.size() > 2;
+    const auto sharding = std::find_if(spec.from.sharding.begin(), spec.from.sharding.end(),
+                                       [&](const DimSharding& one) { return one.dim == dim; });
+    const bool is_sharded = sharding != spec.from.sharding.end() && sharding->offsets.size() > 2;
     width.push_back(literal ? low + high : at.need.size() - shared);
-    ahead.push_back(literal || is_cut ? mine.size() : at.need.size());
+    ahead.push_back(literal || is_sharded ? mine.size() : at.need.size());
     behind.push_back(literal ? mine.size() + low + high : at.need.size());
   }
   std::int64_t elements = 0;
@@ -73,7 +73,7 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
         const auto messages = at.all() == nullptr ? 0 : at.all()->counts().messages_sent;
         nested->forward(view_of(x, domain), view_of(y, range));
         if (at.all() != nullptr) {
-          EXPECT_LE(at.all()->counts().messages_sent - messages, 2 * cut_axes(spec.from).size())
+          EXPECT_LE(at.all()->counts().messages_sent - messages, 2 * sharded_axes(spec.from).size())
               << text_of(spec);
         }
         nested->adjoint(view_of(dy, range), view_of(dx, domain), true);

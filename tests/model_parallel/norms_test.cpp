@@ -18,14 +18,14 @@ struct NormCase {
   std::string type;
   Shape x;
   double eps = 1e-5, centre = 0;
-  Cut cut;
+  ShardSpec sharding;
 
   std::string text() const {
-    return type + " of " + x.text() + " about " + std::to_string(centre) + cut.text();
+    return type + " of " + x.text() + " about " + std::to_string(centre) + sharding.text();
   }
   bool of_batches() const { return type == "batch_norm"; }
   bool rows_are_whole() const {
-    const auto& dims = cut.dims;
+    const auto& dims = sharding.dims;
     return !of_batches() && std::find(dims.begin(), dims.end(), x.rank() - 1) == dims.end();
   }
 };
@@ -43,10 +43,10 @@ NormCase random_case(const std::vector<int>& mesh, Draw& draw) {
   c.centre = draw.coin() ? 0 : 2;
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
-    c.cut.dims.push_back(draw.integer(0, c.x.rank() - 1));
-    c.cut.axes.push_back(axis);
+    c.sharding.dims.push_back(draw.integer(0, c.x.rank() - 1));
+    c.sharding.axes.push_back(axis);
   }
-  make_uneven(c.cut, c.x, mesh, draw);
+  make_uneven(c.sharding, c.x, mesh, draw);
   return c;
 }
 
@@ -91,9 +91,9 @@ class NormGraph {
   }
   static std::vector<NodeSpec> nodes(const NormCase& c, bool spread) {
     std::vector<NodeSpec> list;
-    if (spread) list.push_back(c.cut.node("spread", "x"));
+    if (spread) list.push_back(c.sharding.node("spread", "x"));
     list.push_back({"n", c.type, {spread ? "spread" : "x"}, {{"eps", c.eps}}});
-    list.push_back(Cut().node("y", "n"));
+    list.push_back(ShardSpec().node("y", "n"));
     return list;
   }
   LayerHarness& harness() { return graph_.harness(); }
@@ -235,7 +235,7 @@ std::vector<std::string> errors_of(const std::vector<NodeSpec>& nodes, const Sha
 TEST(NormParts, P14_OnlyWhatCrossesRanksAsksForTheFamily) {
   struct Case {
     const char* type;
-    Cut cut;
+    ShardSpec sharding;
     bool refused;
   };
   const Case cases[] = {
@@ -243,21 +243,23 @@ TEST(NormParts, P14_OnlyWhatCrossesRanksAsksForTheFamily) {
       {"layer_norm", {{0, 1}, {0, 1}, {}}, false}, {"layer_norm", {{1, 2}, {0, 1}, {}}, true},
       {"rms_norm", {{0, 1}, {0, 1}, {}}, false},   {"rms_norm", {{2}, {0}, {}}, true}};
   for (const Case& c : cases) {
-    const auto errors = errors_of(
-        {c.cut.node("spread", "x"), {"n", c.type, {"spread"}, {}}, Cut().node("y", "n")}, {3, 5, 4});
+    const auto errors =
+        errors_of({c.sharding.node("spread", "x"), {"n", c.type, {"spread"}, {}}, ShardSpec().node("y", "n")},
+                  {3, 5, 4});
     for (const std::string& error : errors) {
       EXPECT_THAT(error, ::testing::HasSubstr(c.refused ? "does not offer the operator family "
                                                           "'tenon.device.part_norm/1' that the model needs"
                                                         : ""));
-      EXPECT_EQ(error.empty(), !c.refused) << c.type << c.cut.text() << ": " << error;
+      EXPECT_EQ(error.empty(), !c.refused) << c.type << c.sharding.text() << ": " << error;
     }
   }
 }
 
 TEST(NormParts, P14_RefusalsAreTheSameOnAllRanksAndNameWholeShapes) {
-  const Cut channels{{1}, {0}, {}};
+  const ShardSpec channels{{1}, {0}, {}};
   for (const std::string& error : errors_of(
-           {channels.node("spread", "x"), {"n", "batch_norm", {"spread"}, {}}, Cut().node("y", "n")}, {1, 4}))
+           {channels.node("spread", "x"), {"n", "batch_norm", {"spread"}, {}}, ShardSpec().node("y", "n")},
+           {1, 4}))
     EXPECT_THAT(error, ::testing::HasSubstr("layer 'n': expected more than one value per channel to take a "
                                             "variance of, found x of shape [1, 4]; raise [data] batch"));
 }

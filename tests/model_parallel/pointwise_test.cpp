@@ -79,48 +79,48 @@ Results results(Bench& bench, Mesh* mesh, const std::vector<NodeSpec>& nodes, co
   return out;
 }
 
-Cut random_cut(const Shape& x, const std::vector<int>& mesh, Draw& draw) {
-  Cut cut;
+ShardSpec random_sharding(const Shape& x, const std::vector<int>& mesh, Draw& draw) {
+  ShardSpec sharding;
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 6) == 0) continue;  // copies
-    cut.dims.push_back(draw.integer(0, x.rank() - 1));
-    cut.axes.push_back(axis);
+    sharding.dims.push_back(draw.integer(0, x.rank() - 1));
+    sharding.axes.push_back(axis);
   }
-  make_uneven(cut, x, mesh, draw);
-  return cut;
+  make_uneven(sharding, x, mesh, draw);
+  return sharding;
 }
 
 /// `nodes` between a sharded x, unless there is no mesh, and y, which is whole. They read "part" and end in
 /// "out".
-std::vector<NodeSpec> around(const Cut& cut, bool spread, const std::vector<NodeSpec>& nodes) {
-  std::vector<NodeSpec> list{(spread ? cut : Cut()).node("part", "x")};
+std::vector<NodeSpec> around(const ShardSpec& sharding, bool spread, const std::vector<NodeSpec>& nodes) {
+  std::vector<NodeSpec> list{(spread ? sharding : ShardSpec()).node("part", "x")};
   list.insert(list.end(), nodes.begin(), nodes.end());
-  list.push_back(Cut().node("y", "out"));
+  list.push_back(ShardSpec().node("y", "out"));
   return list;
 }
 
 class Pointwise : public ::testing::TestWithParam<int> {
  protected:
-  /// Random values in random cuts through `nodes`.
+  /// Random values in random shardings through `nodes`.
   void expect_equal_bits(const std::vector<NodeSpec>& nodes, const char* precision, unsigned seed) {
     Draw draw(seed + static_cast<unsigned>(GetParam()));
     Bench alone("cpu", "auto", 1);
     for (int w = 0; w < 2; ++w) {
       const std::vector<int> mesh = draw.mesh(GetParam());
       std::vector<Shape> shapes;
-      std::vector<Cut> cuts;
+      std::vector<ShardSpec> shardings;
       std::vector<Results> expected;
       for (int i = 0; i < 8; ++i) {
         shapes.push_back(draw.shape(2, 5, 6));
-        cuts.push_back(random_cut(shapes.back(), mesh, draw));
+        shardings.push_back(random_sharding(shapes.back(), mesh, draw));
         expected.push_back(results(alone, nullptr, around({}, false, nodes), shapes.back(), precision));
       }
       MeshRanks world(mesh);
       const auto errors = world.run([&](Mesh& at) {
         Bench bench("cpu", "auto", 1);
-        for (std::size_t i = 0; i < cuts.size(); ++i) {
-          EXPECT_EQ(results(bench, &at, around(cuts[i], true, nodes), shapes[i], precision), expected[i])
-              << shapes[i].text() << cuts[i].text();
+        for (std::size_t i = 0; i < shardings.size(); ++i) {
+          EXPECT_EQ(results(bench, &at, around(shardings[i], true, nodes), shapes[i], precision), expected[i])
+              << shapes[i].text() << shardings[i].text();
         }
       });
       EXPECT_EQ(errors, no_errors(world.size()));
@@ -152,24 +152,26 @@ TEST(Residual, P14_InputsThatLieApartAreRefusedOnAllRanksAlike) {
   MeshRanks world({2});
   const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
-    const Cut even{{0}, {0}, {}}, uneven{{0}, {0}, {3, 1}};
-    results(
-        bench, &at,
-        {even.node("a", "x"), uneven.node("b", "x"), {"n", "residual", {"a", "b"}, {}}, Cut().node("y", "n")},
-        {4, 6});
+    const ShardSpec even{{0}, {0}, {}}, uneven{{0}, {0}, {3, 1}};
+    results(bench, &at,
+            {even.node("a", "x"),
+             uneven.node("b", "x"),
+             {"n", "residual", {"a", "b"}, {}},
+             ShardSpec().node("y", "n")},
+            {4, 6});
   });
-  EXPECT_EQ(errors, std::vector<std::string>(
-                        2,
-                        "layer 'n': the inputs must lie alike on the mesh, found [4, 6], dimension 0 cut "
-                        "over axis 0 at 0, 2, 4, and [4, 6], dimension 0 cut over axis 0 at 0, 3, 4; put a "
-                        "repartition before one"));
+  EXPECT_EQ(errors,
+            std::vector<std::string>(2,
+                                     "layer 'n': the inputs must be sharded alike over the mesh, found [4, "
+                                     "6], dimension 0 sharded over axis 0 at 0, 2, 4, and [4, 6], dimension "
+                                     "0 sharded over axis 0 at 0, 3, 4; put a repartition before one"));
 }
 
 TEST(Sums, P4_PassThroughLinearLayersAndP9_SoDoMasks) {
   const std::vector<NodeSpec> nodes{{"terms", "terms", {"x"}, {}},
                                     {"drop", "dropout", {"terms"}, {{"p", 0.4}}},
                                     {"twice", "residual", {"drop", "terms"}, {}},
-                                    Cut().node("y", "twice")};
+                                    ShardSpec().node("y", "twice")};
   Bench alone("cpu", "reference", 1);
   const Results expected = results(alone, nullptr, nodes, {3, 4, 5});
   MeshRanks world({3, 2});
@@ -185,14 +187,14 @@ TEST(Sums, P14_AreRefusedByMapsAndLosses) {
       {{"n", "relu", {"terms"}, {}},
        "layer 'n': x is a sum over ranks ([4, 6], a sum over axis 0); put a repartition before the map"},
       {{"n", "mse", {"terms", "terms"}, {}},
-       "layer 'n': predictions and targets must lie alike on the mesh and be no sums over ranks, found "
-       "[4, 6], a sum over axis 0, and [4, 6], a sum over axis 0; put a repartition before one"},
+       "layer 'n': predictions and targets must be sharded alike over the mesh and must not be partial sums, "
+       "found [4, 6], a sum over axis 0, and [4, 6], a sum over axis 0; put a repartition before one"},
   };
   for (const auto& entry : cases) {  // clang 14 lets no lambda capture a structured binding
     MeshRanks world({2});
     const auto errors = world.run([&](Mesh& at) {
       Bench bench("cpu", "reference", 1);
-      results(bench, &at, {{"terms", "terms", {"x"}, {}}, entry.first, Cut().node("y", "n")}, {4, 6});
+      results(bench, &at, {{"terms", "terms", {"x"}, {}}, entry.first, ShardSpec().node("y", "n")}, {4, 6});
     });
     EXPECT_EQ(errors, std::vector<std::string>(2, entry.second));
   }

@@ -41,8 +41,8 @@ Layout dual(const Layout& layout, const std::vector<int>& mesh) {
   Layout out = layout;
   out.partial.clear();
   std::vector<bool> used(mesh.size(), false);
-  for (const DimSharding& cut : layout.sharding)
-    for (const int axis : cut.axes) used[axis] = true;
+  for (const DimSharding& sharding : layout.sharding)
+    for (const int axis : sharding.axes) used[axis] = true;
   for (const int axis : layout.partial) used[axis] = true;
   for (std::size_t axis = 0; axis < mesh.size(); ++axis)
     if (!used[axis]) out.partial.push_back(static_cast<int>(axis));

@@ -15,10 +15,10 @@ namespace model_parallel {
 struct LayerInParts {
   NodeSpec layer;
   Shape x;
-  Cut cut;
+  ShardSpec sharding;
 
   std::string text() const {
-    std::string out = layer.type + " of " + x.text() + cut.text();
+    std::string out = layer.type + " of " + x.text() + sharding.text();
     for (const tenon::NamedOption& option : layer.options) {
       out += " " + option.name;
       if (const auto* list = std::get_if<Numbers>(&option.value))
@@ -31,16 +31,16 @@ struct LayerInParts {
 };
 
 /// Every axis shards a dimension, of the channels only if `channels`, or nothing.
-inline Cut random_cut(const Shape& x, const std::vector<int>& mesh, bool channels, Draw& draw) {
-  Cut cut;
+inline ShardSpec random_sharding(const Shape& x, const std::vector<int>& mesh, bool channels, Draw& draw) {
+  ShardSpec sharding;
   for (int axis = 0; axis < static_cast<int>(mesh.size()); ++axis) {
     if (draw.integer(0, 5) == 0) continue;  // copies
     const std::int64_t dim = draw.integer(1, x.rank() - 1);
-    cut.dims.push_back(dim == 1 && (!channels || draw.coin()) ? 0 : dim);
-    cut.axes.push_back(axis);
+    sharding.dims.push_back(dim == 1 && (!channels || draw.coin()) ? 0 : dim);
+    sharding.axes.push_back(axis);
   }
-  make_uneven(cut, x, mesh, draw);
-  return cut;
+  make_uneven(sharding, x, mesh, draw);
+  return sharding;
 }
 
 /// x, "c" on it, then "y", which every rank has whole.
@@ -94,10 +94,10 @@ class RunInParts {
  private:
   static std::vector<NodeSpec> nodes(const LayerInParts& c, bool spread) {
     std::vector<NodeSpec> list;
-    if (spread) list.push_back(c.cut.node("spread", "x"));
+    if (spread) list.push_back(c.sharding.node("spread", "x"));
     list.push_back(c.layer);
     list.back().name = "c", list.back().inputs = {spread ? "spread" : "x"};
-    list.push_back(Cut().node("y", "c"));
+    list.push_back(ShardSpec().node("y", "c"));
     return list;
   }
   static double dot(const std::vector<double>& a, const std::vector<double>& b) {

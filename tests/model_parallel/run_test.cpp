@@ -1,5 +1,5 @@
 // Whole runs on a mesh: a sequential model that TOML alone distributes over ranks trains the weights of
-// one rank, and a layer that computes on whole values reports that it gets parts.
+// one rank, and a layer that needs unsharded inputs refuses shards.
 #include "run_program.hpp"
 
 namespace tenon::integration::run_test {
@@ -57,16 +57,18 @@ TEST(MeshRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(
       ended.err,
-      AllOf(HasSubstr("'transformer.h.0.attn.attention' (attention) computes on whole values"),
-            HasSubstr("'q_apart' lies over the mesh: [2, 16, 16], dimension 2 cut over axis 0 at 0, 8, 16"),
-            HasSubstr("Put a node of type 'repartition' before it")));
+      AllOf(
+          HasSubstr("'transformer.h.0.attn.attention' (attention) needs unsharded inputs"),
+          HasSubstr(
+              "'q_apart' is sharded over the mesh: [2, 16, 16], dimension 2 sharded over axis 0 at 0, 8, 16"),
+          HasSubstr("Put a node of type 'repartition' before it")));
 }
 
 TEST(MeshRun, OptionsThatDoNotFitTheGridAreRefusedOnAllRanksAlike) {
   const std::pair<const char*, const char*> cases[] = {
       {"dims = [2, 1]\naxes = [0]", "dims and axes must be equally long, found 2 and 1"},
-      {"dims = [3]\naxes = [0]", "dimension 3 is to be cut, but the value is [2, 16, 64]"},
-      {"dims = [2]\naxes = [2]", "axis 2 of the mesh is to cut dimension 2, but parallel.grid has 2 axes"},
+      {"dims = [3]\naxes = [0]", "dimension 3 is to be sharded, but the value is [2, 16, 64]"},
+      {"dims = [2]\naxes = [2]", "axis 2 of the mesh is to shard dimension 2, but parallel.grid has 2 axes"},
       {"dims = [2]\naxes = [0]\nsizes = [60, 5]",
        "sizes must be 2 numbers that add up to 64, found 2 that add up to 65"},
       {"dims = [2, 1]\naxes = [0, 0]", "axis 0 of the mesh is used twice"},

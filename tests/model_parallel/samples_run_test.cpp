@@ -41,8 +41,8 @@ Found train(const std::vector<std::string>& sets) {
 }
 
 /// The same on a mesh: images and labels are sharded alike.
-std::vector<std::string> in_parts(const std::string& mesh, const std::string& cut) {
-  const std::string node = "type = \"repartition\", " + cut + "}";
+std::vector<std::string> in_parts(const std::string& mesh, const std::string& sharding) {
+  const std::string node = "type = \"repartition\", " + sharding + "}";
   auto sets = all_convolutions("conv", "max_pool",
                                ", {after = \"image\", name = \"images\", " + node +
                                    ", {after = \"label\", name = \"labels\", " + node);
@@ -54,14 +54,14 @@ TEST(Samples, P13_LossesOfPartsOfABatchAreThoseOfOneRankAndP9_SoAreMasks) {
   const Found alone = train(all_convolutions("conv2d", "max_pool2d", ""));
   ASSERT_EQ(alone.losses.size(), 6u);
   EXPECT_LT(alone.losses.back(), alone.losses.front()) << "it learns";
-  for (const auto& [mesh, cut] : {std::pair{"[2]", "dims = [0], axes = [0]"},
-                                  {"[3]", "dims = [0], axes = [0]"},
-                                  {"[3]", "dims = [0], axes = [0], sizes = [13, 0, 3]"},
-                                  {"[2, 2]", "dims = [0, 0], axes = [1, 0]"}}) {
-    const Found found = train(in_parts(mesh, cut));
-    EXPECT_LE(worst(found.losses, alone.losses), 1e-10) << mesh << " " << cut;
-    EXPECT_NEAR(found.val_loss, alone.val_loss, 1e-10 * alone.val_loss) << mesh << " " << cut;
-    EXPECT_EQ(found.val_accuracy, alone.val_accuracy) << mesh << " " << cut;
+  for (const auto& [mesh, sharding] : {std::pair{"[2]", "dims = [0], axes = [0]"},
+                                       {"[3]", "dims = [0], axes = [0]"},
+                                       {"[3]", "dims = [0], axes = [0], sizes = [13, 0, 3]"},
+                                       {"[2, 2]", "dims = [0, 0], axes = [1, 0]"}}) {
+    const Found found = train(in_parts(mesh, sharding));
+    EXPECT_LE(worst(found.losses, alone.losses), 1e-10) << mesh << " " << sharding;
+    EXPECT_NEAR(found.val_loss, alone.val_loss, 1e-10 * alone.val_loss) << mesh << " " << sharding;
+    EXPECT_EQ(found.val_accuracy, alone.val_accuracy) << mesh << " " << sharding;
   }
 }
 

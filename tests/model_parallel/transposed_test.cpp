@@ -37,7 +37,7 @@ LayerInParts random_transposed(const std::vector<int>& mesh, Draw& draw) {
               {"groups", groups},
               {"bias", draw.integer(0, 3) > 0},
               {"chunk", draw.integer(0, 2)}}};
-  c.cut = random_cut(c.x, mesh, false, draw);
+  c.sharding = random_sharding(c.x, mesh, false, draw);
   return c;
 }
 
@@ -54,11 +54,11 @@ TEST_P(Transposed, P4_WithTheFastestKernelsToRounding) {
                                      random_transposed);
 }
 
-TEST(TransposedInParts, P14_RefuseCutChannelsWithTheSameWordsOnAllRanks) {
+TEST(TransposedInParts, P14_RefuseShardedChannelsWithTheSameWordsOnAllRanks) {
   LayerInParts c;
   c.x = {2, 4, 6};
   c.layer = {"", "conv_transpose", {}, {{"features", std::int64_t{2}}, {"kernel", Numbers{3}}}};
-  c.cut = {.dims = {1}, .axes = {0}, .sizes = {}};
+  c.sharding = {.dims = {1}, .axes = {0}, .sizes = {}};
   tenon::testing::MeshRanks world({2});
   const auto errors = world.run([&](Mesh& at) {
     Bench bench("cpu", "reference", 1);
@@ -66,8 +66,8 @@ TEST(TransposedInParts, P14_RefuseCutChannelsWithTheSameWordsOnAllRanks) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_THAT(errors[0], ::testing::HasSubstr(
-                             "layer 'c': channels are cut ([2, 4, 6], dimension 1 cut over axis 0 at 0, 2, "
-                             "4), which this layer cannot do; put a repartition before it"));
+                             "layer 'c': channels are sharded ([2, 4, 6], dimension 1 sharded over axis 0 at "
+                             "0, 2, 4), which this layer cannot do; put a repartition before it"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct WindowCase {
     }
     return out;
   }
-  bool cuts(std::int64_t dim) const { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
+  bool shards(std::int64_t dim) const { return std::find(dims.begin(), dims.end(), dim) != dims.end(); }
 };
 
 inline bool fits(const WindowCase& c) {

@@ -179,7 +179,7 @@ TEST(Rows, OnRequestRefuseWhatCannotBe) {
   World dense{.replicas = 2, .slots = 2, .precision = "fp32"};
   dense.watched = false;
   EXPECT_THAT(refusal_of_clicks("{type = 'none'}", on_request(dense)),
-              HasSubstr("the model has no row table that is cut over the replicas"));
+              HasSubstr("the model has no row table that is sharded over the replicas"));
   EXPECT_THAT(refusal_of_clicks("{type = 'none'}", on_request(clicks_world(2), {"parallel.rows=ask"})),
               HasSubstr("parallel.rows"));
 }

@@ -16,9 +16,9 @@ class Host;
 class Mesh;
 
 /// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
-/// this one. An input always states its layout. A layer that states none for an output makes whole values and
-/// gets only whole inputs: the core refuses it sharded ones. The gradient of a value has its layout, but that
-/// of a partial sum is replicated over the axes of the sum.
+/// this one. An input always states its layout. A layer that states none for an output makes unsharded values
+/// and gets only unsharded inputs: the core refuses it sharded ones. The gradient of a value has its layout,
+/// but that of a partial sum is replicated over the axes of the sum.
 struct ValueSpec {
   Shape shape;
   DType dtype = DType::kF32;

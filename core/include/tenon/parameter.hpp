@@ -45,7 +45,7 @@ struct ParameterSpec {
 };
 
 /// Whether the parameter is sharded along `axis` (kReplicaAxis: over the replicas).
-bool is_cut(const ParameterSpec& spec, int axis) noexcept;
+bool is_sharded(const ParameterSpec& spec, int axis) noexcept;
 /// Returns the shard of the rank at `place`. Throws Error(kConfig) that names the parameter if its layout
 /// does not fit the mesh.
 Box local_part(const ParameterSpec& spec, const MeshPlace& place);

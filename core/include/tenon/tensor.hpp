@@ -173,16 +173,16 @@ std::vector<std::int64_t> balanced_offsets(std::int64_t extent, int parts);
 /// Everything at part `owner`.
 std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owner);
 
-/// Returns the sharding of dimension `dim`; null where it is whole.
-const DimSharding* cut_of(const Layout& layout, int dim) noexcept;
+/// Returns the sharding of dimension `dim`; null where it is not sharded.
+const DimSharding* sharding_of(const Layout& layout, int dim) noexcept;
 
 /// Throws Error(kConfig), beginning with `what`, unless axes exist, are used once, and offset tables fit.
 void check_layout(const Layout& layout, std::span<const int> mesh, std::string_view what);
 /// Returns the shard of a rank. The layout has been checked.
 Box part_of(const Layout& layout, const MeshPlace& place);
 /// Returns the axes along which ranks hold different shards.
-std::vector<int> cut_axes(const Layout& layout);
-/// "[10, 28, 28], dimension 1 cut over axes 2, 3 at 0, 14, 28, a sum over axis 1"
+std::vector<int> sharded_axes(const Layout& layout);
+/// "[10, 28, 28], dimension 1 sharded over axes 2, 3 at 0, 14, 28, a sum over axis 1"
 std::string layout_text(const Layout& layout);
 
 /// Coordinates of the rank at `index` of a mesh, and back.

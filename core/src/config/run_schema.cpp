@@ -67,8 +67,8 @@ constexpr OptionSpec kParallel[] = {
         .doc_text("ranks without a model, after all others, that hold what a strategy keeps centrally"),
     text("rows", "'step'")
         .one_of(kRows)
-        .doc_text("of tables cut over the replicas: all replicas read and update them in the same slots, or "
-                  "each asks their owners when it needs them"),
+        .doc_text("of tables sharded over the replicas: all replicas read and update them in the same slots, "
+                  "or each asks their owners when it needs them"),
 };
 
 constexpr OptionSpec kLink[] = {

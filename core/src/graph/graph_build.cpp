@@ -331,8 +331,8 @@ class Builder {
         check_layout(spec.layout, place.extents, what);
         const Shape part = part_of(spec.layout, place).extents;
         if (!(part == spec.shape)) {
-          fail_plugin(fmt::format("{}: its output {} is no part of {}, which is {} here", what,
-                                  spec.shape.text(), layout_text(spec.layout), part.text()));
+          fail_plugin(fmt::format("{}: output shape {} does not match this rank's shard of {}: expected {}",
+                                  what, spec.shape.text(), layout_text(spec.layout), part.text()));
         }
         continue;
       }
@@ -340,9 +340,8 @@ class Builder {
         const GraphValue& read = value(input.value);
         if (read.spec.layout.whole()) continue;
         fail_config(
-            fmt::format("{} computes on whole values, and '{}' lies over the mesh: {}. Put a node of "
-                        "type 'repartition' "
-                        "before it, or use a layer that takes parts",
+            fmt::format("{} needs unsharded inputs, and '{}' is sharded over the mesh: {}. Put a node of "
+                        "type 'repartition' before it, or use a layer that accepts shards",
                         what, read.name, layout_text(read.spec.layout)));
       }
       spec.layout = {spec.shape};

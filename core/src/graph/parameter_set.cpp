@@ -22,22 +22,22 @@
 
 TENON_ABI_BEGIN
 
-bool is_cut(const ParameterSpec& spec, int axis) noexcept {
-  return std::any_of(spec.sharding.begin(), spec.sharding.end(), [axis](const DimSharding& cut) {
-    return std::find(cut.axes.begin(), cut.axes.end(), axis) != cut.axes.end();
+bool is_sharded(const ParameterSpec& spec, int axis) noexcept {
+  return std::any_of(spec.sharding.begin(), spec.sharding.end(), [axis](const DimSharding& sharding) {
+    return std::find(sharding.axes.begin(), sharding.axes.end(), axis) != sharding.axes.end();
   });
 }
 
 Box local_part(const ParameterSpec& spec, const MeshPlace& place) {
-  if (is_cut(spec, kReplicaAxis) && spec.role != Role::kRowTable)
-    fail_config(fmt::format("parameter '{}' is cut over the replicas; only row tables can be", spec.name));
-  for (const DimSharding& cut : spec.sharding) {
-    const auto parts = static_cast<int>(cut.offsets.size()) - 1;
-    if (cut.axes == std::vector{kReplicaAxis} && place.replica >= parts) {
-      fail_config(
-          fmt::format("parameter '{}': dimension {} is cut in {} parts over the replicas, but there is a "
-                      "replica {}",
-                      spec.name, cut.dim, parts, place.replica));
+  if (is_sharded(spec, kReplicaAxis) && spec.role != Role::kRowTable)
+    fail_config(
+        fmt::format("parameter '{}' is sharded over the replicas; only row tables can be", spec.name));
+  for (const DimSharding& sharding : spec.sharding) {
+    const auto parts = static_cast<int>(sharding.offsets.size()) - 1;
+    if (sharding.axes == std::vector{kReplicaAxis} && place.replica >= parts) {
+      fail_config(fmt::format(
+          "parameter '{}': dimension {} has {} shards over the replicas, but there is a replica {}",
+          spec.name, sharding.dim, parts, place.replica));
     }
   }
   const Layout layout{spec.shape, spec.sharding};

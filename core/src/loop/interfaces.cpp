@@ -23,9 +23,8 @@ void refuse_copied_tables(Replica& replica, std::string_view strategy) {
     if (info.spec.role != Role::kRowTable || !info.spec.sharding.empty()) continue;
     fail_config(
         "sync " + std::string(strategy) + ": table '" + info.spec.name +
-        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
-        "the replicas (placement = \"rows\" or \"tables\"), or take a strategy that exchanges gradients in "
-        "every slot");
+        "' is replicated, and under this strategy the copies would drift apart; shard it over the replicas "
+        "(placement = \"rows\" or \"tables\"), or take a strategy that exchanges gradients in every slot");
   }
 }
 Recovery::~Recovery() = default;

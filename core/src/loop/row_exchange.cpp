@@ -15,13 +15,13 @@ namespace tenon::train {
 namespace {
 
 std::vector<std::int64_t> replica_offsets(const ParameterSpec& spec) {
-  for (const DimSharding& cut : spec.sharding) {
-    if (cut.axes != std::vector{kReplicaAxis}) continue;
-    if (cut.dim != 0 || spec.sharding.size() > 1) {
+  for (const DimSharding& sharding : spec.sharding) {
+    if (sharding.axes != std::vector{kReplicaAxis}) continue;
+    if (sharding.dim != 0 || spec.sharding.size() > 1) {
       fail_config(fmt::format(
-          "row table '{}' must be cut over the replicas by rows, and along no other axis beside", spec.name));
+          "row table '{}' must be sharded over the replicas by rows, and along no other axis", spec.name));
     }
-    return cut.offsets;
+    return sharding.offsets;
   }
   return {};
 }
@@ -47,7 +47,7 @@ RowExchange::RowExchange(RankReplica& replica, bool shared, bool on_request) : r
     table.width = info.spec.shape[1];
     table.dtype = info.spec.dtype;
     table.offsets = replica_offsets(info.spec);
-    cut_ |= !table.offsets.empty();
+    sharded_ |= !table.offsets.empty();
     if (!info.spec.trainable) continue;
     if (table.offsets.empty() && !shared) {
       fail_config(fmt::format(

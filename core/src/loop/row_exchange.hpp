@@ -26,7 +26,7 @@ class RowExchange {
   /// Whether rows travel at all.
   bool active() const { return !tables_.empty(); }
   /// Whether some table exists once, its rows on the replicas.
-  bool cut() const { return cut_; }
+  bool sharded() const { return sharded_; }
   /// Replaces this replica's gradients (unique ascending ids of any rows) by the mean over the replicas of
   /// the rows that this rank updates; counts are summed. Collective over the replicas. Valid until the next
   /// call.
@@ -57,7 +57,7 @@ class RowExchange {
   void sum(Table& table, std::span<const Packed> parts);
 
   int replicas_;
-  bool cut_ = false;
+  bool sharded_ = false;
   std::unique_ptr<Communicator> group_;
   std::vector<Table> tables_;
   std::vector<std::int64_t> rows_out_, rows_in_;    ///< [replicas, tables]

@@ -65,7 +65,7 @@ int RowServer::offer(std::string_view node, std::span<const std::string> tables,
 void RowServer::open(ParameterSet& live, Updater& updater) {
   updater_ = &updater;
   for (const ParameterInfo& info : live.parameters()) {
-    if (!is_cut(info.spec, kReplicaAxis)) continue;
+    if (!is_sharded(info.spec, kReplicaAxis)) continue;
     tables_.push_back(
         {info.index, info.spec.name, info.spec.shape[1], info.spec.dtype, info.spec.sharding.at(0).offsets});
   }
@@ -80,7 +80,7 @@ void RowServer::open(ParameterSet& live, Updater& updater) {
       const auto found = std::find_if(tables_.begin(), tables_.end(),
                                       [&](const Table& table) { return table.name == name; });
       if (found == tables_.end())
-        fail_plugin(fmt::format("layer '{}' answers for '{}', which is no table cut over the replicas",
+        fail_plugin(fmt::format("layer '{}' answers for '{}', which is not a table sharded over the replicas",
                                 node.name, name));
       const std::size_t at = found - tables_.begin();
       answered[at] = true;

@@ -122,7 +122,7 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
     view.shape = Shape{1};
     ranks.all_reduce(view, ReduceOp::kSum);
   };
-  double sum = 0, cut = 0;
+  double sum = 0, sharded = 0;
   if (mesh.all == nullptr) {
     for (int arena = 0; arena < gradients.arenas(); ++arena) {
       const TensorView view = gradients.arena(arena);
@@ -138,10 +138,10 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
   for (const RowGradient& row : rows) {
     const ParameterSpec& spec = live_.parameters()[row.parameter].spec;
     if (row.ids.empty() || !is_first_holder(spec, mesh.coordinates)) continue;
-    (is_cut(spec, kReplicaAxis) ? cut : sum) += squares_of(row.values);
+    (is_sharded(spec, kReplicaAxis) ? sharded : sum) += squares_of(row.values);
   }
-  if (replicas != nullptr) sum_over(*replicas, cut);
-  sum += cut;
+  if (replicas != nullptr) sum_over(*replicas, sharded);
+  sum += sharded;
   if (mesh.all != nullptr) sum_over(*mesh.all, sum);
   return std::sqrt(sum);
 }

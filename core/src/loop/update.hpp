@@ -78,7 +78,7 @@ class Updater {
 /// and hashes the shard.
 inline bool is_first_holder(const ParameterSpec& spec, std::span<const int> coordinates) {
   for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
-    if (!is_cut(spec, static_cast<int>(axis)) && coordinates[axis] != 0) return false;
+    if (!is_sharded(spec, static_cast<int>(axis)) && coordinates[axis] != 0) return false;
   }
   return true;
 }

@@ -173,7 +173,8 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
   std::span<const RowGradient> rows = executor_->row_gradients();
   if (shared_.rows.active()) rows = shared_.rows.run(rows);
-  Communicator* owners = shared_.rows.cut() && !alone ? shared_.replica.group(Purpose::kStatistics) : nullptr;
+  Communicator* owners =
+      shared_.rows.sharded() && !alone ? shared_.replica.group(Purpose::kStatistics) : nullptr;
   const double unscale = 1 / loss_scale;
   result.gradient_norm = shared_.updater.gradient_norm(*gradients_, rows, shared_.mesh, owners) * unscale;
   const double loss = result.loss_sum / std::max(1.0, result.loss_count);
@@ -317,7 +318,7 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
     }
   }
   if (place.empty()) {
-    place = shared_.rows.cut()
+    place = shared_.rows.sharded()
                 ? "not found: layers that read tables of other replicas cannot be repeated alone"
                 : "none: it came from another replica";
   }

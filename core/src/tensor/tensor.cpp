@@ -201,10 +201,10 @@ void use_axes(const std::vector<int>& axes, std::span<const int> mesh, std::vect
   }
 }
 
-std::size_t part_index(const DimSharding& cut, const MeshPlace& place) {
-  if (cut.axes.size() == 1 && cut.axes.front() == kReplicaAxis) return place.replica;
+std::size_t part_index(const DimSharding& sharding, const MeshPlace& place) {
+  if (sharding.axes.size() == 1 && sharding.axes.front() == kReplicaAxis) return place.replica;
   int index = 0;
-  for (const int axis : cut.axes) {
+  for (const int axis : sharding.axes) {
     const std::size_t at = axis;
     index = index * place.extents[at] + place.coordinates[at];
   }
@@ -213,9 +213,9 @@ std::size_t part_index(const DimSharding& cut, const MeshPlace& place) {
 
 }  // namespace
 
-const DimSharding* cut_of(const Layout& layout, int dim) noexcept {
+const DimSharding* sharding_of(const Layout& layout, int dim) noexcept {
   const auto found = std::find_if(layout.sharding.begin(), layout.sharding.end(),
-                                  [dim](const DimSharding& cut) { return cut.dim == dim; });
+                                  [dim](const DimSharding& sharding) { return sharding.dim == dim; });
   return found == layout.sharding.end() ? nullptr : &*found;
 }
 
@@ -232,12 +232,12 @@ bool Layout::operator==(const Layout& other) const {
   const auto same = [](const DimSharding& a, const DimSharding& b) {
     return a.dim == b.dim && a.axes == b.axes && a.offsets == b.offsets;
   };
-  const auto has = [&](const std::vector<DimSharding>& all, const DimSharding& cut) {
-    return std::any_of(all.begin(), all.end(), [&](const DimSharding& one) { return same(one, cut); });
+  const auto has = [&](const std::vector<DimSharding>& all, const DimSharding& sharding) {
+    return std::any_of(all.begin(), all.end(), [&](const DimSharding& one) { return same(one, sharding); });
   };
   return shape == other.shape && sharding.size() == other.sharding.size() &&
          std::all_of(sharding.begin(), sharding.end(),
-                     [&](const DimSharding& cut) { return has(other.sharding, cut); }) &&
+                     [&](const DimSharding& sharding) { return has(other.sharding, sharding); }) &&
          std::is_permutation(partial.begin(), partial.end(), other.partial.begin(), other.partial.end());
 }
 
@@ -256,29 +256,30 @@ std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owne
 
 void check_layout(const Layout& layout, std::span<const int> mesh, std::string_view what) {
   std::vector<int> used(mesh.size(), 0);
-  std::vector<bool> cut_dims(layout.shape.rank(), false);
-  for (const DimSharding& cut : layout.sharding) {
-    if (cut.dim < 0 || cut.dim >= layout.shape.rank()) {
-      fail_config(
-          fmt::format("{}: dimension {} is cut, but the shape is {}", what, cut.dim, layout.shape.text()));
+  std::vector<bool> sharded_dims(layout.shape.rank(), false);
+  for (const DimSharding& sharding : layout.sharding) {
+    if (sharding.dim < 0 || sharding.dim >= layout.shape.rank()) {
+      fail_config(fmt::format("{}: dimension {} is sharded, but the shape is {}", what, sharding.dim,
+                              layout.shape.text()));
     }
-    if (cut_dims[cut.dim])
-      fail_config(
-          fmt::format("{}: dimension {} is cut twice; cut it over several axes together", what, cut.dim));
-    cut_dims[cut.dim] = true;
+    if (sharded_dims[sharding.dim])
+      fail_config(fmt::format("{}: dimension {} is sharded twice; shard it over several axes together", what,
+                              sharding.dim));
+    sharded_dims[sharding.dim] = true;
     // As many parts as there are replicas: only the run knows how many.
-    std::size_t parts = cut.offsets.empty() ? 1 : cut.offsets.size() - 1;
-    if (cut.axes != std::vector{kReplicaAxis}) {
-      use_axes(cut.axes, mesh, used, what);
+    std::size_t parts = sharding.offsets.empty() ? 1 : sharding.offsets.size() - 1;
+    if (sharding.axes != std::vector{kReplicaAxis}) {
+      use_axes(sharding.axes, mesh, used, what);
       parts = 1;
-      for (const int axis : cut.axes) parts *= static_cast<std::size_t>(mesh[axis]);
+      for (const int axis : sharding.axes) parts *= static_cast<std::size_t>(mesh[axis]);
     }
-    if (cut.offsets.size() != parts + 1 || cut.offsets.front() != 0 ||
-        cut.offsets.back() != layout.shape[cut.dim] ||
-        !std::is_sorted(cut.offsets.begin(), cut.offsets.end())) {
+    if (sharding.offsets.size() != parts + 1 || sharding.offsets.front() != 0 ||
+        sharding.offsets.back() != layout.shape[sharding.dim] ||
+        !std::is_sorted(sharding.offsets.begin(), sharding.offsets.end())) {
       fail_config(fmt::format(
           "{}: the offset table of dimension {} over {} must rise from 0 to {} in {} parts, found [{}]", what,
-          cut.dim, axes_text(cut.axes), layout.shape[cut.dim], parts, fmt::join(cut.offsets, ", ")));
+          sharding.dim, axes_text(sharding.axes), layout.shape[sharding.dim], parts,
+          fmt::join(sharding.offsets, ", ")));
     }
   }
   use_axes(layout.partial, mesh, used, what);
@@ -288,26 +289,27 @@ Box part_of(const Layout& layout, const MeshPlace& place) {
   Box box{layout.shape, layout.shape};
   for (int dim = 0; dim < layout.shape.rank(); ++dim) {
     box.offset[dim] = 0;
-    const DimSharding* cut = cut_of(layout, dim);
-    if (cut == nullptr) continue;
-    const std::size_t part = part_index(*cut, place);
-    box.offset[dim] = cut->offsets.at(part);
-    box.extents[dim] = cut->offsets.at(part + 1) - cut->offsets[part];
+    const DimSharding* sharding = sharding_of(layout, dim);
+    if (sharding == nullptr) continue;
+    const std::size_t part = part_index(*sharding, place);
+    box.offset[dim] = sharding->offsets.at(part);
+    box.extents[dim] = sharding->offsets.at(part + 1) - sharding->offsets[part];
   }
   return box;
 }
 
-std::vector<int> cut_axes(const Layout& layout) {
+std::vector<int> sharded_axes(const Layout& layout) {
   std::vector<int> axes;
-  for (const DimSharding& cut : layout.sharding) axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());
+  for (const DimSharding& sharding : layout.sharding)
+    axes.insert(axes.end(), sharding.axes.begin(), sharding.axes.end());
   return axes;
 }
 
 std::string layout_text(const Layout& layout) {
   std::string text = layout.shape.text();
-  for (const DimSharding& cut : layout.sharding) {
-    text += fmt::format(", dimension {} cut over {} at {}", cut.dim, axes_text(cut.axes),
-                        fmt::join(cut.offsets, ", "));
+  for (const DimSharding& sharding : layout.sharding) {
+    text += fmt::format(", dimension {} sharded over {} at {}", sharding.dim, axes_text(sharding.axes),
+                        fmt::join(sharding.offsets, ", "));
   }
   if (!layout.partial.empty()) text += ", a sum over " + axes_text(layout.partial);
   return text;

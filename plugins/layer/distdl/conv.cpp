@@ -37,12 +37,12 @@ void Conv::infer(InferContext& context) {
   y_sum_ = sum_over(plan_.summed, plan_.y);
   if (context.training()) {
     dx_sum_ = sum_over(plan_.dx_summed, x.layout);
-    if (!scatters_ && windows_.cut_in_space())
+    if (!scatters_ && windows_.sharded_in_space())
       gather_ = std::make_unique<GradientWindows>(context, windows_, x.layout, plan_.y, dtype_);
   }
   const bool overlaps = options_.boolean("overlap");
   if (overlaps && scatters_) refuse(context, "overlap = true needs backward = \"gather\"");
-  for (WindowPass& pass : window_passes(windows_, overlaps && windows_.cut_in_space()))
+  for (WindowPass& pass : window_passes(windows_, overlaps && windows_.sharded_in_space()))
     passes_.push_back({std::move(pass), {}});
   places_ = windows_.local().places();
   point_.spatial = 1, point_.extent[0] = places_;

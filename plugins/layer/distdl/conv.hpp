@@ -31,7 +31,7 @@ class Conv final : public Layer {
           .doc_text("distance of neighbouring elements of a window"),
       option::integer("groups", "1")
           .between(1, 2147483647)
-          .doc_text("channels are cut into this many groups, each with filters of its own"),
+          .doc_text("channels are split into this many groups, each with filters of its own"),
       option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
       option::real("init_scale", nullptr)
           .at_least(0)
@@ -47,23 +47,23 @@ class Conv final : public Layer {
                     "elements"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the mesh that cut the features of the result, and weight and bias with "
-                    "them; x is copied over these axes"),
+          .doc_text("axes of the mesh that shard the features of the result, and weight and bias with them; "
+                    "x is replicated over these axes"),
       option::text("backward", "\"gather\"")
           .one_of(kBackwards)
-          .doc_text("how the gradient of an x that is cut in space is found: gather fetches the gradients of "
-                    "all outputs that read a rank's part and keeps the bits of one rank; scatter adds into "
-                    "others' parts"),
+          .doc_text("how the gradient of an x that is sharded in space is found: gather fetches the "
+                    "gradients of all outputs that read a rank's shard and keeps the bits of one rank; "
+                    "scatter adds into others' shards"),
       option::boolean("overlap", "false")
-          .doc_text(
-              "where x is cut in space: compute the outputs that read a rank's own part alone while the "
-              "others' parts travel. It copies what these outputs read and are, and adds up gradients of "
-              "weights in another order; needs backward = gather"),
+          .doc_text("where x is sharded in space: compute the outputs that read a rank's own shard alone "
+                    "while the others' shards travel. It copies what these outputs read and are, and adds up "
+                    "gradients of weights in another order; needs backward = gather"),
   };
-  static constexpr ComponentInfo kInfo{.id = "conv",
-                                       .summary = "convolution in 1 to 3 dimensions that may lie over a mesh",
-                                       .options = kOptions,
-                                       .capabilities = kOnHost};
+  static constexpr ComponentInfo kInfo{
+      .id = "conv",
+      .summary = "convolution in 1 to 3 dimensions that may be sharded over a mesh",
+      .options = kOptions,
+      .capabilities = kOnHost};
 
   explicit Conv(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -37,7 +37,7 @@ class ConvTranspose final : public Layer {
   };
   static constexpr ComponentInfo kInfo{
       .id = "conv_transpose",
-      .summary = "transposed convolution in 1 to 3 dimensions that may lie over a mesh",
+      .summary = "transposed convolution in 1 to 3 dimensions that may be sharded over a mesh",
       .options = kOptions,
       .capabilities = kOnHost};
 

@@ -19,54 +19,54 @@ std::vector<int> with_peers(std::vector<int> axes, const Mesh& mesh) {
 }
 
 /// The axes of option `axes`, which shard the features evenly.
-DimSharding wanted_cut(InferContext& context, const Options& options, const Layout& x,
-                       std::int64_t features) {
+DimSharding wanted_sharding(InferContext& context, const Options& options, const Layout& x,
+                            std::int64_t features) {
   const Mesh& mesh = context.mesh();
-  const std::vector<int> taken = cut_axes(x);
-  DimSharding cut;
-  cut.dim = 1;
+  const std::vector<int> taken = sharded_axes(x);
+  DimSharding sharding;
+  sharding.dim = 1;
   int parts = 1;
   for (const std::int64_t wanted : options.integers("axes")) {
     if (wanted >= mesh.axes()) {
-      refuse(context, fmt::format("axis {} of the mesh is to cut the features, but parallel.grid has "
-                                  "{} axes",
-                                  wanted, mesh.axes()));
+      refuse(context,
+             fmt::format("axis {} of the mesh is to shard the features, but parallel.grid has {} axes",
+                         wanted, mesh.axes()));
     }
     const auto axis = static_cast<int>(wanted);
     if (std::find(taken.begin(), taken.end(), axis) != taken.end()) {
       refuse(context,
-             fmt::format("axis {} of the mesh is to cut the features, but it cuts x ({}); choose axes "
-                         "over which x is copied, or put a repartition before the layer",
+             fmt::format("axis {} of the mesh is to shard the features, but it shards x ({}); choose axes "
+                         "over which x is replicated, or put a repartition before the layer",
                          axis, layout_text(x)));
     }
-    cut.axes.push_back(axis);
+    sharding.axes.push_back(axis);
     parts *= mesh.extent(axis);
   }
-  cut.offsets = balanced_offsets(features, parts);
-  return cut;
+  sharding.offsets = balanced_offsets(features, parts);
+  return sharding;
 }
 
 /// The sharding of the features that keeps each group's filters with its channels.
-DimSharding follow_groups(InferContext& context, const DimSharding& channels_cut, std::int64_t groups,
+DimSharding follow_groups(InferContext& context, const DimSharding& of_channels, std::int64_t groups,
                           std::int64_t channels, std::int64_t features) {
   const std::int64_t each = channels / groups;
-  DimSharding cut = channels_cut;
-  for (std::int64_t& offset : cut.offsets) {
+  DimSharding sharding = of_channels;
+  for (std::int64_t& offset : sharding.offsets) {
     if (offset % each != 0) {
       refuse(context,
-             fmt::format("channels of x are cut at {}, but its {} groups have {} channels each; cut between "
-                         "groups, or put a repartition before the layer that cuts other dimensions",
-                         fmt::join(channels_cut.offsets, ", "), groups, each));
+             fmt::format("channels of x are sharded at {}, but its {} groups have {} channels each; shard "
+                         "between groups, or put a repartition before the layer that shards other dimensions",
+                         fmt::join(of_channels.offsets, ", "), groups, each));
     }
     offset = offset / each * (features / groups);
   }
-  return cut;
+  return sharding;
 }
 
 /// The same sharding of another dimension.
-DimSharding along(int dim, DimSharding cut) {
-  cut.dim = dim;
-  return cut;
+DimSharding along(int dim, DimSharding sharding) {
+  sharding.dim = dim;
+  return sharding;
 }
 
 void find_groups(ChannelPlan& plan, const Box& x, const Box& y, std::int64_t groups, std::int64_t each_in,
@@ -91,21 +91,20 @@ ChannelPlan plan_channels(InferContext& context, const Options& options, const L
   }
   ChannelPlan plan;
   const Mesh& mesh = context.mesh();
-  std::erase_if(y.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
-  const DimSharding wanted = wanted_cut(context, options, x, features);
-  const DimSharding* cut = cut_of(x, 1);
+  std::erase_if(y.sharding, [](const DimSharding& sharding) { return sharding.dim == 1; });
+  const DimSharding wanted = wanted_sharding(context, options, x, features);
+  const DimSharding* sharding = sharding_of(x, 1);
   DimSharding of_features = wanted;
-  if (cut != nullptr && groups > 1) {
+  if (sharding != nullptr && groups > 1) {
     if (!wanted.axes.empty()) {
-      refuse(context,
-             fmt::format("the {} groups are cut with the channels of x ({}), and their features with them; "
-                         "leave out the option axes",
-                         groups, layout_text(x)));
+      refuse(context, fmt::format("the {} groups are sharded with the channels of x ({}), and their features "
+                                  "with them; leave out the option axes",
+                                  groups, layout_text(x)));
     }
-    of_features = follow_groups(context, *cut, groups, channels, features);
-  } else if (cut != nullptr) {
-    plan.weight.push_back(*cut);
-    plan.summed = with_peers(cut->axes, mesh);
+    of_features = follow_groups(context, *sharding, groups, channels, features);
+  } else if (sharding != nullptr) {
+    plan.weight.push_back(*sharding);
+    plan.summed = with_peers(sharding->axes, mesh);
   }
   if (!of_features.axes.empty()) {
     y.sharding.push_back(of_features);

@@ -11,11 +11,11 @@ void expect_planes(const InferContext& context, const Layout& x) {
 }
 
 void expect_whole_channels(const InferContext& context, const Layout& x) {
-  for (const DimSharding& cut : x.sharding) {
-    if (cut.dim != 1) continue;
+  for (const DimSharding& sharding : x.sharding) {
+    if (sharding.dim != 1) continue;
     refuse(context,
-           "channels are cut (" + layout_text(x) +
-               "), which this layer cannot do; put a repartition before it that cuts other dimensions");
+           "channels are sharded (" + layout_text(x) +
+               "), which this layer cannot do; put a repartition before it that shards other dimensions");
   }
 }
 
@@ -49,9 +49,10 @@ void Halo::infer(InferContext& context, const ValueSpec& x, std::span<const Reac
     move.windows.push_back(reaches[d].map);
     move.to.shape[static_cast<int>(d) + 2] = reaches[d].outputs;
   }
-  for (DimSharding& cut : move.to.sharding) {
-    if (cut.dim >= 2)
-      cut.offsets = balanced_offsets(move.to.shape[cut.dim], static_cast<int>(cut.offsets.size()) - 1);
+  for (DimSharding& sharding : move.to.sharding) {
+    if (sharding.dim >= 2)
+      sharding.offsets =
+          balanced_offsets(move.to.shape[sharding.dim], static_cast<int>(sharding.offsets.size()) - 1);
   }
   outputs_ = move.to;
   map_ = make_map(mesh, "halo_exchange", move, fmt::format("layer '{}'", context.name()));

@@ -24,27 +24,29 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
   Layout layout{shape};
   for (std::size_t i = 0; i < dims_.size(); ++i) {
     if (dims_[i] >= shape.rank())
-      refuse(context, fmt::format("dimension {} is to be cut, but the value is {}", dims_[i], shape.text()));
+      refuse(context,
+             fmt::format("dimension {} is to be sharded, but the value is {}", dims_[i], shape.text()));
     if (axes_[i] >= mesh.axes()) {
-      refuse(context, fmt::format("axis {} of the mesh is to cut dimension {}, but parallel.grid has {} axes",
-                                  axes_[i], dims_[i], mesh.axes()));
+      refuse(context,
+             fmt::format("axis {} of the mesh is to shard dimension {}, but parallel.grid has {} axes",
+                         axes_[i], dims_[i], mesh.axes()));
     }
-    auto cut = std::find_if(layout.sharding.begin(), layout.sharding.end(),
-                            [&](const DimSharding& one) { return one.dim == dims_[i]; });
-    if (cut == layout.sharding.end()) cut = layout.sharding.insert(cut, {dims_[i], {}, {}});
-    cut->axes.push_back(axes_[i]);
+    auto sharding = std::find_if(layout.sharding.begin(), layout.sharding.end(),
+                                 [&](const DimSharding& one) { return one.dim == dims_[i]; });
+    if (sharding == layout.sharding.end()) sharding = layout.sharding.insert(sharding, {dims_[i], {}, {}});
+    sharding->axes.push_back(axes_[i]);
   }
-  for (DimSharding& cut : layout.sharding) {
-    const int parts = std::accumulate(cut.axes.begin(), cut.axes.end(), 1,
+  for (DimSharding& sharding : layout.sharding) {
+    const int parts = std::accumulate(sharding.axes.begin(), sharding.axes.end(), 1,
                                       [&](int product, int axis) { return product * mesh.extent(axis); });
-    cut.offsets = balanced_offsets(shape[cut.dim], parts);
+    sharding.offsets = balanced_offsets(shape[sharding.dim], parts);
     if (sizes_.empty()) continue;
-    if (layout.sharding.size() > 1) refuse(context, "sizes needs one dimension to cut");
-    cut.offsets.assign(1, 0);
-    for (const std::int64_t size : sizes_) cut.offsets.push_back(cut.offsets.back() + size);
-    if (static_cast<int>(sizes_.size()) != parts || cut.offsets.back() != shape[cut.dim]) {
+    if (layout.sharding.size() > 1) refuse(context, "sizes needs one dimension to shard");
+    sharding.offsets.assign(1, 0);
+    for (const std::int64_t size : sizes_) sharding.offsets.push_back(sharding.offsets.back() + size);
+    if (static_cast<int>(sizes_.size()) != parts || sharding.offsets.back() != shape[sharding.dim]) {
       refuse(context, fmt::format("sizes must be {} numbers that add up to {}, found {} that add up to {}",
-                                  parts, shape[cut.dim], sizes_.size(), cut.offsets.back()));
+                                  parts, shape[sharding.dim], sizes_.size(), sharding.offsets.back()));
     }
   }
   return layout;

@@ -14,16 +14,16 @@ class Repartition final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integers("dims", "[]")
           .between(0, 63)
-          .doc_text("dimensions to cut; none: every rank gets all of it"),
+          .doc_text("dimensions to shard; none: the value is replicated"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("the axis of the mesh that cuts each of them, as many as dims; a dimension named "
-                    "several times is cut "
-                    "over these axes together. Over other axes the value is copied"),
+          .doc_text(
+              "the axis of the mesh that shards each of them, as many as dims; a dimension named several "
+              "times is sharded over these axes together. Over other axes the value is replicated"),
       option::integers("sizes", "[]")
           .between(0, 2147483647)
           .doc_text(
-              "with one dimension: the size of each part, 0 for a rank that is idle; absent: even parts")};
+              "with one dimension: the size of each shard, 0 for a rank that is idle; absent: even shards")};
   static constexpr ComponentInfo kInfo{.id = "repartition",
                                        .summary = "a value in another layout over the mesh",
                                        .options = kOptions,

@@ -43,10 +43,11 @@ Sliding SlidingWindows::sliding(int dim) const {
           global_.pad_high[dim]};
 }
 
-bool SlidingWindows::cut_in_space() const {
+bool SlidingWindows::sharded_in_space() const {
   const Layout outputs = output_layout(1);
-  return std::any_of(outputs.sharding.begin(), outputs.sharding.end(),
-                     [](const DimSharding& cut) { return cut.dim >= 2 && cut.offsets.size() > 2; });
+  return std::any_of(outputs.sharding.begin(), outputs.sharding.end(), [](const DimSharding& sharding) {
+    return sharding.dim >= 2 && sharding.offsets.size() > 2;
+  });
 }
 
 void SlidingWindows::fetch(TensorView x, TensorView window, Pads pads) {
@@ -257,9 +258,9 @@ namespace {
 Layout read_by(const Layout& x, const Layout& y) {
   Layout layout = x;
   layout.shape[1] = y.shape[1];
-  std::erase_if(layout.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
-  for (const DimSharding& cut : y.sharding)
-    if (cut.dim == 1) layout.sharding.push_back(cut);
+  std::erase_if(layout.sharding, [](const DimSharding& sharding) { return sharding.dim == 1; });
+  for (const DimSharding& sharding : y.sharding)
+    if (sharding.dim == 1) layout.sharding.push_back(sharding);
   return layout;
 }
 

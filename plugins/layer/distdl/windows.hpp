@@ -31,7 +31,7 @@ class SlidingWindows {
   Shape window_shape() const { return halo_.window_shape(); }  ///< [batch, channels, extent...] of this rank
   bool empty() const { return window_shape().elements() == 0; }
   /// Whether several ranks share the extent of a spatial dimension.
-  bool cut_in_space() const;
+  bool sharded_in_space() const;
   std::int64_t samples() const { return halo_.samples(); }
   /// This rank's ranges along a spatial dimension: its own of x, and the one that it makes of all outputs.
   ElementRange own(int dim) const { return halo_.own(dim + 2); }

@@ -88,10 +88,10 @@ void Margin::infer(InferContext& context) {
                                   x.text(), x[dim], width));
   }
   // Points stay where they are: the last shard gets the pads, and the last shards lose what is cropped.
-  for (DimSharding& cut : y.sharding) {
-    const std::int64_t extent = y.shape[cut.dim];
-    for (std::int64_t& offset : cut.offsets) offset = std::min(offset, extent);
-    cut.offsets.back() = extent;
+  for (DimSharding& sharding : y.sharding) {
+    const std::int64_t extent = y.shape[sharding.dim];
+    for (std::int64_t& offset : sharding.offsets) offset = std::min(offset, extent);
+    sharding.offsets.back() = extent;
   }
   const ValueSpec part = placed(context, y);
   const Shape here = context.input(0).shape;

@@ -26,10 +26,10 @@ Layout expect_field(const InferContext& context, int index) {
     refuse(context, fmt::format("expected input {} of shape [batch, channels, points...] with 1 to {} "
                                 "dimensions of points, found {}",
                                 index, kMaxDims, layout.shape.text()));
-  for (const DimSharding& cut : layout.sharding) {
-    if (cut.dim == 1)
-      refuse(context, fmt::format("the channels of input {} are cut ({}), which this layer cannot do; put a "
-                                  "repartition before it that cuts other dimensions",
+  for (const DimSharding& sharding : layout.sharding) {
+    if (sharding.dim == 1)
+      refuse(context, fmt::format("the channels of input {} are sharded ({}), which this layer cannot do; "
+                                  "put a repartition before it that shards other dimensions",
                                   index, layout_text(layout)));
   }
   if (!layout.partial.empty())

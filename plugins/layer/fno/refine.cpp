@@ -13,10 +13,10 @@ Refine::Refine(const Options& options)
 void Refine::infer(InferContext& context) {
   expect_inputs(context, 1);
   Layout layout = expect_field(context, 0);
-  for (const DimSharding& cut : layout.sharding) {
-    if (cut.dim >= 2)
-      refuse(context, fmt::format("the points of input 0 are cut ({}), and points between two parts have "
-                                  "neighbours in both; put a repartition before it that joins them",
+  for (const DimSharding& sharding : layout.sharding) {
+    if (sharding.dim >= 2)
+      refuse(context, fmt::format("the points of input 0 are sharded ({}), and points between two shards "
+                                  "have neighbours in both; put a repartition before it that joins them",
                                   layout_text(layout)));
   }
   const Shape x = context.input(0).shape;

@@ -46,9 +46,10 @@ void RelativeL2::infer(InferContext& context) {
     refuse(context, "expected predictions and targets of equal shape, found " + layout.shape.text() +
                         " and " + targets.shape.text());
   if (!(layout == targets) || !layout.partial.empty())
-    refuse(context, "predictions and targets must lie alike on the mesh and be no sums over ranks, found " +
-                        layout_text(layout) + ", and " + layout_text(targets) +
-                        "; put a repartition before one");
+    refuse(
+        context,
+        "predictions and targets must be sharded alike over the mesh and must not be partial sums, found " +
+            layout_text(layout) + ", and " + layout_text(targets) + "; put a repartition before one");
   const Shape x = context.input(0).shape;
   batch_ = x[0], points_ = batch_ == 0 ? 0 : x.elements() / batch_;
   dtype_ = statistics(context.activations());
@@ -57,7 +58,7 @@ void RelativeL2::infer(InferContext& context) {
   reduce_ = &device_->family<ReduceOps>();
   sums_.resize(layout.shape[0]);
   first_sample_ = part_of(layout, context.mesh().place()).offset[0];
-  if (const std::vector<int> axes = cut_axes(layout); !axes.empty()) {
+  if (const std::vector<int> axes = sharded_axes(layout); !axes.empty()) {
     const Layout whole{{layout.shape[0], kSums}}, terms{whole.shape, {}, axes};
     all_parts_ = redistribution(context.mesh(), {.from = terms, .to = whole, .dtype = DType::kF64},
                                 "layer '" + std::string(context.name()) + "': its sums over parts");

@@ -83,8 +83,8 @@ void SpectralConv::declare_weight(InferContext& context) {
   weight.init = Initializer::kUniformFromZero;
   weight.init_scale =
       options_.has("init_scale") ? options_.real("init_scale") : 1.0 / static_cast<double>(in_ * out_);
-  for (const DimSharding& cut : modes.sharding) {
-    if (cut.dim >= 2) weight.sharding.push_back(cut);
+  for (const DimSharding& sharding : modes.sharding) {
+    if (sharding.dim >= 2) weight.sharding.push_back(sharding);
   }
   weight_ = context.parameter(weight);
   // Ranks that have other samples of the same modes have terms of their own.

@@ -28,8 +28,8 @@ class SpectralConv final : public Layer {
                     "(channels of x * features)"),
       option::text("form", "\"pencil\"")
           .one_of(kForms)
-          .doc_text("over a mesh: pencil keeps the order, and with it the bits, of one rank; slab "
-                    "transforms what is whole first and moves less, and needs the last dimension whole"),
+          .doc_text("over a mesh: pencil keeps the order, and with it the bits, of one rank; slab transforms "
+                    "unsharded dimensions first and moves less, and needs the last dimension unsharded"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
   };

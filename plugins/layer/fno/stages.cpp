@@ -16,20 +16,20 @@ constexpr int kFirst = 2;  // after batch and channels
 Layout moved(const Layout& layout, const std::map<int, int>& to, std::span<const int> grid) {
   std::map<int, std::vector<int>> axes;
   Layout result{layout.shape};
-  for (const DimSharding& cut : layout.sharding) {
-    if (cut.dim < kFirst) result.sharding.push_back(cut);
+  for (const DimSharding& sharding : layout.sharding) {
+    if (sharding.dim < kFirst) result.sharding.push_back(sharding);
   }
   for (const bool stays : {true, false}) {
-    for (const DimSharding& cut : layout.sharding) {
-      const auto target = to.find(cut.dim);
-      if (cut.dim < kFirst || (target == to.end()) != stays) continue;
-      auto& list = axes[stays ? cut.dim : target->second];
-      list.insert(list.end(), cut.axes.begin(), cut.axes.end());
+    for (const DimSharding& sharding : layout.sharding) {
+      const auto target = to.find(sharding.dim);
+      if (sharding.dim < kFirst || (target == to.end()) != stays) continue;
+      auto& list = axes[stays ? sharding.dim : target->second];
+      list.insert(list.end(), sharding.axes.begin(), sharding.axes.end());
     }
   }
   axes.erase(0);
   for (auto& [dim, list] : axes) {
-    const DimSharding* before = cut_of(layout, dim);
+    const DimSharding* before = sharding_of(layout, dim);
     if (before != nullptr && before->axes == list) {
       result.sharding.push_back(*before);
       continue;
@@ -42,10 +42,10 @@ Layout moved(const Layout& layout, const std::map<int, int>& to, std::span<const
 }
 
 std::vector<int> order_of(const Layout& x, Form form) {
-  std::vector<int> whole, cut;
+  std::vector<int> whole, sharded;
   for (int dim = x.shape.rank() - 1; dim >= kFirst; --dim)
-    (form == Form::kSlab && cut_of(x, dim) != nullptr ? cut : whole).push_back(dim);
-  whole.insert(whole.end(), cut.begin(), cut.end());
+    (form == Form::kSlab && sharding_of(x, dim) != nullptr ? sharded : whole).push_back(dim);
+  whole.insert(whole.end(), sharded.begin(), sharded.end());
   return whole;
 }
 
@@ -59,17 +59,16 @@ Layout resized(Layout layout, int dim, std::int64_t extent) {
 std::vector<Stage> stages(const Layout& x, std::span<const std::int64_t> modes, Form form,
                           std::span<const int> grid, const std::string& what) {
   const int last = x.shape.rank() - 1, half = kFirst + (x.shape.rank() - kFirst + 1) / 2;
-  if (form == Form::kSlab && cut_of(x, last) != nullptr)
-    fail_config(
-        fmt::format("{}: slabs need the last dimension whole, found {}; cut another one, or take "
-                    "form = \"pencil\"",
-                    what, layout_text(x)));
+  if (form == Form::kSlab && sharding_of(x, last) != nullptr)
+    fail_config(fmt::format(
+        "{}: slabs need the last dimension unsharded, found {}; shard another one, or take form = \"pencil\"",
+        what, layout_text(x)));
   std::vector<Stage> result;
   std::vector<int> pending = order_of(x, form), done;
   Layout at = x;
   while (!pending.empty()) {
     const int dim = pending.front();
-    if (cut_of(at, dim) != nullptr) {
+    if (sharding_of(at, dim) != nullptr) {
       std::vector<int> rest = pending;
       std::sort(rest.begin(), rest.end());
       std::sort(done.begin(), done.end());

@@ -11,12 +11,12 @@ namespace {
 using Extents = std::vector<std::int64_t>;
 
 /// [1, 1, points...] with the given sharding, balanced.
-Layout cut(const Extents& points, const std::vector<std::pair<int, std::vector<int>>>& cuts,
-           const std::vector<int>& grid) {
+Layout sharded(const Extents& points, const std::vector<std::pair<int, std::vector<int>>>& shardings,
+               const std::vector<int>& grid) {
   Extents extents{1, 1};
   extents.insert(extents.end(), points.begin(), points.end());
   Layout layout{Shape(std::span<const std::int64_t>(extents))};
-  for (const auto& [dim, axes] : cuts) {
+  for (const auto& [dim, axes] : shardings) {
     int parts = 1;
     for (const int axis : axes) parts *= grid[axis];
     layout.sharding.push_back({dim, axes, balanced_offsets(layout.shape[dim], parts)});
@@ -39,39 +39,38 @@ std::string text(const std::vector<Stage>& list) {
 
 TEST(Stages, P11_PencilsLieAsPublished) {
   const std::vector<int> grid{2, 3, 2, 2};
-  const Layout four = cut({8, 9, 10, 12}, {{2, {0}}, {3, {1}}, {4, {2}}, {5, {3}}}, grid);
+  const Layout four = sharded({8, 9, 10, 12}, {{2, {0}}, {3, {1}}, {4, {2}}, {5, {3}}}, grid);
   EXPECT_EQ(text(stages(four, Extents{4, 4, 4, 3}, Form::kPencil, grid, "")),
             "5: 2 by 0 2 3 by 1 3; 4: 2 by 0 2 3 by 1 3; 3: 4 by 0 2 5 by 1 3; 2: 4 by 0 2 5 by 1 3");
-  const Layout three = cut({8, 9, 12}, {{2, {0}}, {3, {1}}, {4, {2}}}, grid);
+  const Layout three = sharded({8, 9, 12}, {{2, {0}}, {3, {1}}, {4, {2}}}, grid);
   EXPECT_EQ(text(stages(three, Extents{4, 4, 3}, Form::kPencil, grid, "")),
             "4: 2 by 0 2 3 by 1; 3: 4 by 0 2 1; 2: 4 by 0 2 1");
-  const Layout two = cut({8, 12}, {{2, {0}}, {3, {1}}}, grid);
+  const Layout two = sharded({8, 12}, {{2, {0}}, {3, {1}}}, grid);
   EXPECT_EQ(text(stages(two, Extents{4, 3}, Form::kPencil, grid, "")), "3: 2 by 0 1; 2: 3 by 0 1");
-  EXPECT_EQ(text(stages(cut({12}, {{2, {0}}}, grid), Extents{3}, Form::kPencil, grid, "")), "2:")
+  EXPECT_EQ(text(stages(sharded({12}, {{2, {0}}}, grid), Extents{3}, Form::kPencil, grid, "")), "2:")
       << "one dimension becomes copies";
 }
 
 TEST(Stages, P11_SlabsLieAsPublished) {
   const std::vector<int> grid{4};
-  const Layout x = cut({8, 9, 10, 12}, {{3, {0}}}, grid);
+  const Layout x = sharded({8, 9, 10, 12}, {{3, {0}}}, grid);
   EXPECT_EQ(text(stages(x, Extents{4, 4, 4, 3}, Form::kSlab, grid, "")),
             "5: 3 by 0; 4: 3 by 0; 2: 3 by 0; 3: 2 by 0");
   EXPECT_EQ(text(stages(x, Extents{4, 4, 4, 3}, Form::kPencil, grid, "")),
             "5: 3 by 0; 4: 3 by 0; 3: 5 by 0; 2: 5 by 0");
   try {
-    stages(cut({8, 12}, {{3, {0}}}, grid), Extents{4, 3}, Form::kSlab, grid, "layer 'a'");
+    stages(sharded({8, 12}, {{3, {0}}}, grid), Extents{4, 3}, Form::kSlab, grid, "layer 'a'");
     ADD_FAILURE() << "not refused";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::HasSubstr("layer 'a': slabs need the last dimension whole, found [1, 1, "
-                                     "8, 12], dimension 3 cut over axis 0"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("layer 'a': slabs need the last dimension unsharded, "
+                                                   "found [1, 1, 8, 12], dimension 3 sharded over axis 0"));
   }
 }
 
 // Other dimensions keep their sharding: batches sharded over the grid, and uneven shards.
 TEST(Stages, OnlyDimensionsOfPointsMove) {
   const std::vector<int> grid{2, 2};
-  Layout x = cut({6, 8}, {{2, {1}}}, grid);
+  Layout x = sharded({6, 8}, {{2, {1}}}, grid);
   x.shape[0] = 5;
   x.sharding[0].offsets = {0, 1, 6};
   x.sharding.push_back({0, {0}, {0, 5, 5}});

@@ -124,7 +124,7 @@ Layout expect_parts(const InferContext& context, int index) {
 
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x) {
   const Mesh& mesh = context.mesh();
-  const std::vector<int> taken = cut_axes(x);
+  const std::vector<int> taken = sharded_axes(x);
   std::vector<int> axes;
   for (const std::int64_t wanted : options.integers("axes")) {
     if (wanted >= mesh.axes()) {
@@ -138,8 +138,8 @@ std::vector<int> free_axes(InferContext& context, const Options& options, const 
     };
     if (has(axes)) refuse(context, fmt::format("option 'axes' names axis {} twice", axis));
     if (has(taken)) {
-      refuse(context, fmt::format("axis {} of option 'axes' cuts input 0 already ({}); name another axis, or "
-                                  "put a repartition before the layer that leaves axis {} to copies",
+      refuse(context, fmt::format("axis {} of option 'axes' shards input 0 already ({}); name another axis, "
+                                  "or put a repartition before the layer that leaves axis {} to copies",
                                   axis, layout_text(x), axis));
     }
     axes.push_back(axis);
@@ -149,7 +149,7 @@ std::vector<int> free_axes(InferContext& context, const Options& options, const 
 
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
                        const Mesh& mesh) {
-  std::erase_if(layout.sharding, [dim](const DimSharding& cut) { return cut.dim == dim; });
+  std::erase_if(layout.sharding, [dim](const DimSharding& sharding) { return sharding.dim == dim; });
   layout.shape[dim] = extent;
   if (axes.empty()) return layout;
   int parts = 1;

@@ -53,7 +53,7 @@ Shape expect_ids(const InferContext& context, int index);
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
 
 // Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a mesh. A
-// layer that does not ask for this gets only whole values.
+// layer that does not ask for this gets only unsharded values.
 
 /// The layout of input `index`; refuses a partial sum.
 Layout expect_parts(const InferContext& context, int index);

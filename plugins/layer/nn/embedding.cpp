@@ -70,7 +70,8 @@ void Positions::infer(InferContext& context) {
   }
   ParameterSpec table =
       weight_parameter(context, options_, {positions, x.shape[2]}, options_.real("init_scale"));
-  if (const DimSharding* width = cut_of(x, 2)) table.sharding.push_back({1, width->axes, width->offsets});
+  if (const DimSharding* width = sharding_of(x, 2))
+    table.sharding.push_back({1, width->axes, width->offsets});
   table_ = context.parameter(table);
   table_sum_ = GradientSum(context, table, x);
   first_ = part_of(x, context.mesh().place()).offset[1];

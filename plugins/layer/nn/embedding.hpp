@@ -26,8 +26,8 @@ class Embedding final : public Layer {
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the mesh that cut the width, together and evenly; none: every rank has "
-                    "whole rows"),
+          .doc_text(
+              "axes of the mesh that shard the width, together and evenly; none: every rank has whole rows"),
   };
   static constexpr ComponentInfo kInfo{.id = "embedding",
                                        .summary = "rows of a learned table by number",

@@ -261,17 +261,18 @@ std::int64_t product(const Shape& shape, int begin, int end) {
 Layout flattened(const InferContext& context, const Layout& x) {
   const int rank = x.shape.rank();
   Layout y{{x.shape[0], product(x.shape, 1, rank)}};
-  for (const DimSharding& cut : x.sharding) {
-    if (cut.dim == 0) {
-      y.sharding.push_back(cut);
+  for (const DimSharding& sharding : x.sharding) {
+    if (sharding.dim == 0) {
+      y.sharding.push_back(sharding);
       continue;
     }
-    if (product(x.shape, 1, cut.dim) != 1 || cut_of(y, 1) != nullptr) {
-      refuse(context, "parts of a sample must be runs of its elements, found " + layout_text(x) +
-                          "; put a repartition before the layer that cuts dimension 0, or dimension 1 alone");
+    if (product(x.shape, 1, sharding.dim) != 1 || sharding_of(y, 1) != nullptr) {
+      refuse(context,
+             "shards of a sample must be runs of its elements, found " + layout_text(x) +
+                 "; put a repartition before the layer that shards dimension 0, or dimension 1 alone");
     }
-    DimSharding columns{1, cut.axes, cut.offsets};
-    for (std::int64_t& offset : columns.offsets) offset *= product(x.shape, cut.dim + 1, rank);
+    DimSharding columns{1, sharding.axes, sharding.offsets};
+    for (std::int64_t& offset : columns.offsets) offset *= product(x.shape, sharding.dim + 1, rank);
     y.sharding.push_back(columns);
   }
   return y;

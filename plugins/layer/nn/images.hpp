@@ -48,7 +48,7 @@ class Conv2d final : public Layer {
           .doc_text("distance of neighbouring elements of a window"),
       option::integer("groups", "1")
           .between(1, 2147483647)
-          .doc_text("channels are cut into this many groups, each with filters of its own"),
+          .doc_text("channels are split into this many groups, each with filters of its own"),
       option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
       option::real("init_scale", nullptr)
           .at_least(0)

@@ -18,17 +18,17 @@ namespace {
 Layout scattered(Layout y, const std::vector<int>& axes, const Mesh& mesh) {
   int parts = 1;
   for (const int axis : axes) parts *= mesh.extent(axis);
-  DimSharding cut{0, {}, {0, y.shape[0]}};
-  if (const DimSharding* before = cut_of(y, 0)) cut = *before;
-  cut.axes.insert(cut.axes.end(), axes.begin(), axes.end());
+  DimSharding sharding{0, {}, {0, y.shape[0]}};
+  if (const DimSharding* before = sharding_of(y, 0)) sharding = *before;
+  sharding.axes.insert(sharding.axes.end(), axes.begin(), axes.end());
   std::vector<std::int64_t> offsets{0};
-  for (std::size_t part = 0; part + 1 < cut.offsets.size(); ++part) {
-    const auto even = balanced_offsets(cut.offsets[part + 1] - cut.offsets[part], parts);
-    for (int i = 1; i <= parts; ++i) offsets.push_back(cut.offsets[part] + even[i]);
+  for (std::size_t part = 0; part + 1 < sharding.offsets.size(); ++part) {
+    const auto even = balanced_offsets(sharding.offsets[part + 1] - sharding.offsets[part], parts);
+    for (int i = 1; i <= parts; ++i) offsets.push_back(sharding.offsets[part] + even[i]);
   }
-  cut.offsets = offsets;
+  sharding.offsets = offsets;
   std::erase_if(y.sharding, [](const DimSharding& one) { return one.dim == 0; });
-  y.sharding.push_back(cut);
+  y.sharding.push_back(sharding);
   return y;
 }
 
@@ -67,8 +67,8 @@ void Linear::declare_parameters(InferContext& context, const Layout& x, const La
                        normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(columns)));
   if (!normal) weight.init = Initializer::kUniform;
   weight.sharding = with_even_parts({weight.shape}, 0, features, axes, context.mesh()).sharding;
-  if (const DimSharding* cut = cut_of(x, x.shape.rank() - 1))
-    weight.sharding.push_back({1, cut->axes, cut->offsets});
+  if (const DimSharding* sharding = sharding_of(x, x.shape.rank() - 1))
+    weight.sharding.push_back({1, sharding->axes, sharding->offsets});
   part_ = local_part(weight, context.mesh().place()).extents;
   weight_ = context.parameter(weight);
   weight_sum_ = GradientSum(context, weight, y);
@@ -93,15 +93,15 @@ void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& 
   held.shape = x.shape, held.sharding = x.sharding;
   x_sum_ = GradientSum(context, held, y);
 
-  const DimSharding* cut = cut_of(x, x.shape.rank() - 1);
-  if (options_.boolean("scatter") && cut == nullptr) {
-    refuse(context, fmt::format("option 'scatter' needs x cut in its last dimension, found {}; put a "
+  const DimSharding* sharding = sharding_of(x, x.shape.rank() - 1);
+  if (options_.boolean("scatter") && sharding == nullptr) {
+    refuse(context, fmt::format("option 'scatter' needs x sharded in its last dimension, found {}; put a "
                                 "repartition before the layer, or leave the option out",
                                 layout_text(x)));
   }
   out_ = y;
   Layout terms = y;
-  if (cut != nullptr) terms.partial = cut->axes;
+  if (sharding != nullptr) terms.partial = sharding->axes;
   std::erase_if(terms.partial, [&](int axis) { return mesh.extent(axis) == 1; });
   if (terms.partial.empty()) return;
   scatters_ = options_.boolean("scatter");

@@ -33,10 +33,10 @@ class Linear final : public Layer {
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
           .between(0, 63)
-          .doc_text("axes of the mesh that cut the columns of the result, together and evenly; none: "
-                    "every rank computes all of them"),
+          .doc_text("axes of the mesh that shard the columns of the result, together and evenly; none: every "
+                    "rank computes all of them"),
       option::boolean("scatter", "false")
-          .doc_text("where axes of the mesh cut the columns of x, the sums over them are cut over "
+          .doc_text("where axes of the mesh shard the columns of x, the sums over them are sharded over "
                     "these axes in dimension 0, instead of being copied to all ranks along them"),
   };
   static constexpr ComponentInfo kInfo{.id = "linear",

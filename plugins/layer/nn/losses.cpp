@@ -20,18 +20,18 @@ Layout expect_targets(const InferContext& context, std::string_view rows) {
   if (all.whole() && targets.whole()) return targets;  // of whatever shape
   const int last = all.shape.rank() - 1;
   Layout wanted{Shape(all.shape.extents().first(last)), {}, all.partial};
-  for (const DimSharding& cut : all.sharding) {
-    if (cut.dim != last) {
-      wanted.sharding.push_back(cut);
-    } else if (cut.offsets.size() > 2) {
-      refuse(context, fmt::format("the last dimension of {} is cut ({}), but a row must be whole; put a "
-                                  "repartition before the layer that cuts other dimensions",
+  for (const DimSharding& sharding : all.sharding) {
+    if (sharding.dim != last) {
+      wanted.sharding.push_back(sharding);
+    } else if (sharding.offsets.size() > 2) {
+      refuse(context, fmt::format("the last dimension of {} is sharded ({}), but a row must not be; put a "
+                                  "repartition before the layer that shards other dimensions",
                                   rows, layout_text(all)));
     }
   }
   if (!(wanted == targets) || !wanted.partial.empty()) {
-    refuse(context, fmt::format("the rows of {} and the targets must lie alike on the mesh and be no "
-                                "sums over ranks, found {}, and {}; put a repartition before one",
+    refuse(context, fmt::format("the rows of {} and the targets must be sharded alike over the mesh and must "
+                                "not be partial sums, found {}, and {}; put a repartition before one",
                                 rows, layout_text(all), layout_text(targets)));
   }
   return targets;
@@ -41,7 +41,7 @@ void LossSum::infer(InferContext& context, const Layout& counted, std::int64_t r
   device_ = &context.device();
   reduce_ = &device_->family<ReduceOps>();
   if (device_->space() != MemorySpace::kHost) staging_.resize(rows);
-  if (const std::vector<int> axes = cut_axes(counted); !axes.empty()) {
+  if (const std::vector<int> axes = sharded_axes(counted); !axes.empty()) {
     const Layout whole{{2}}, terms{whole.shape, {}, axes};
     all_parts_ = redistribution(context.mesh(), {.from = terms, .to = whole, .dtype = DType::kF64},
                                 fmt::format("layer '{}': its sums over parts", context.name()));
@@ -117,9 +117,10 @@ void Mse::infer(InferContext& context) {
                         " and " + targets.shape.text());
   }
   if (!(layout == targets) || !layout.partial.empty()) {
-    refuse(context, "predictions and targets must lie alike on the mesh and be no sums over ranks, found " +
-                        layout_text(layout) + ", and " + layout_text(targets) +
-                        "; put a repartition before one");
+    refuse(
+        context,
+        "predictions and targets must be sharded alike over the mesh and must not be partial sums, found " +
+            layout_text(layout) + ", and " + layout_text(targets) + "; put a repartition before one");
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();

@@ -23,12 +23,12 @@ Layout terms_of(const Layout& x, const NormSets& sets, std::int64_t count) {
   std::vector<std::int64_t> extents{count};
   extents.insert(extents.end(), counted.begin(), counted.end());
   Layout terms{Shape(std::span<const std::int64_t>(extents))};
-  for (DimSharding cut : x.sharding) {
-    if (counts_sets(sets, cut.dim)) {
-      cut.dim += 1 - sets.first;
-      terms.sharding.push_back(cut);
+  for (DimSharding sharding : x.sharding) {
+    if (counts_sets(sets, sharding.dim)) {
+      sharding.dim += 1 - sets.first;
+      terms.sharding.push_back(sharding);
     } else {
-      terms.partial.insert(terms.partial.end(), cut.axes.begin(), cut.axes.end());
+      terms.partial.insert(terms.partial.end(), sharding.axes.begin(), sharding.axes.end());
     }
   }
   return terms;
@@ -50,15 +50,16 @@ void add_up(LinearMap& map, const TensorView& sums) {
 }  // namespace
 
 bool lie_apart(const Layout& x, const NormSets& sets) {
-  return std::any_of(x.sharding.begin(), x.sharding.end(), [&](const DimSharding& cut) {
-    return !counts_sets(sets, cut.dim) && cut.offsets.size() > 2;
+  return std::any_of(x.sharding.begin(), x.sharding.end(), [&](const DimSharding& sharding) {
+    return !counts_sets(sets, sharding.dim) && sharding.offsets.size() > 2;
   });
 }
 
 ParameterSpec vector_along(const InferContext& context, std::string_view member, const Layout& x, int dim,
                            Initializer init) {
   ParameterSpec spec = vector_parameter(context, member, x.shape[dim], init);
-  if (const DimSharding* cut = cut_of(x, dim)) spec.sharding = {{0, cut->axes, cut->offsets}};
+  if (const DimSharding* sharding = sharding_of(x, dim))
+    spec.sharding = {{0, sharding->axes, sharding->offsets}};
   return spec;
 }
 

@@ -46,7 +46,7 @@ void Residual::infer(InferContext& context) {
   if (!(a.shape == b.shape))
     refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
   if (!(a == b)) {
-    refuse(context, "the inputs must lie alike on the mesh, found " + layout_text(a) + ", and " +
+    refuse(context, "the inputs must be sharded alike over the mesh, found " + layout_text(a) + ", and " +
                         layout_text(b) + "; put a repartition before one");
   }
   device_ = &context.device();

@@ -78,7 +78,7 @@ void EmbeddingBag::read_shape(InferContext& context) {
 
 void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas) {
   const int parts = replicas == nullptr ? 1 : replicas->size();
-  const bool cut = parts > 1 && placement_ != Placement::kReplicated;
+  const bool sharded = parts > 1 && placement_ != Placement::kReplicated;
   const std::vector<int> owners = balance(rows_, parts);
   tables_.clear();
   offsets_.clear();
@@ -91,14 +91,14 @@ void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas)
     spec.init = Initializer::kUniform;
     spec.init_scale = options_.has("init_scale") ? options_.real("init_scale")
                                                  : 1.0 / std::sqrt(static_cast<double>(rows_[t]));
-    if (cut) {
+    if (sharded) {
       offsets_.push_back(placement_ == Placement::kRows ? even_offsets(rows_[t], parts)
                                                         : whole_offsets(rows_[t], owners[t], parts));
       spec.sharding = {{0, {kReplicaAxis}, offsets_.back()}};
     }
     tables_.push_back(context.parameter(spec));
   }
-  if (cut) report_placement(context, parts);
+  if (sharded) report_placement(context, parts);
 }
 
 void EmbeddingBag::report_placement(InferContext& context, int replicas) const {

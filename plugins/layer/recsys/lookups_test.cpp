@@ -83,7 +83,7 @@ std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std
   return sums;
 }
 
-std::vector<std::vector<std::int64_t>> cut(int replicas, bool by_rows) {
+std::vector<std::vector<std::int64_t>> shard_offsets(int replicas, bool by_rows) {
   std::vector<std::vector<std::int64_t>> offsets;
   const std::vector<int> owners = balance(kRows, replicas);
   for (std::size_t t = 0; t < kRows.size(); ++t) {
@@ -103,7 +103,7 @@ class LookupsTest : public ::testing::TestWithParam<std::tuple<int, bool, std::i
 TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
   const auto [replicas, by_rows, length] = GetParam();
   World world(replicas);
-  const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
+  const std::vector<std::vector<std::int64_t>> offsets = shard_offsets(replicas, by_rows);
   std::vector<std::vector<float>> found(replicas);
   std::vector<std::thread> threads;
   for (int r = 0; r < replicas; ++r) {
@@ -137,7 +137,7 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
 TEST_P(LookupsTest, GiveTheSameOnRequest) {
   const auto [replicas, by_rows, length] = GetParam();
   World world(replicas);
-  const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
+  const std::vector<std::vector<std::int64_t>> offsets = shard_offsets(replicas, by_rows);
   const PooledAnswers<float> answers(kRowWidth);
   std::vector<std::unique_ptr<ParameterSet>> sets;
   std::vector<ParameterSet*> views;

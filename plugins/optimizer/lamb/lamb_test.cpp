@@ -113,16 +113,16 @@ TEST(Lamb, NormsAreOfWholeTensors) {
   OptimizerHarness expected(*bench.device, *whole, DType::kF64, start, "w", Shape{6, 10});
   for (std::int64_t count = 1; count <= 2; ++count) expected.step(gradient, 0.1, count, 1.0, true);
 
-  for (const bool cut : {true, false}) {
+  for (const bool sharded : {true, false}) {
     const auto clock = make_wall_clock();
     const auto transport = bench.make_component<Transport>("thread", "");
     transport->connect({.ranks = 2, .deadline_s = 20, .link = {}, .seed = 1, .clock = clock.get()});
     std::vector<double> ends[2];
     const auto rank = [&](int r) {
       ParameterInfo info = OptimizerHarness::whole("w", DType::kF64, Shape{6, 10});
-      const std::int64_t begin = cut ? (r == 0 ? 0 : 4) : 0, end = cut ? (r == 0 ? 4 : 6) : 6;
+      const std::int64_t begin = sharded ? (r == 0 ? 0 : 4) : 0, end = sharded ? (r == 0 ? 4 : 6) : 6;
       info.local = Shape{end - begin, 10};
-      if (cut) info.spec.sharding = {{.dim = 0, .axes = {0}, .offsets = {0, 4, 6}}};
+      if (sharded) info.spec.sharding = {{.dim = 0, .axes = {0}, .offsets = {0, 4, 6}}};
       const auto part = [&](const std::vector<double>& all) {
         return std::vector<double>(all.begin() + 10 * begin, all.begin() + 10 * end);
       };
@@ -130,7 +130,7 @@ TEST(Lamb, NormsAreOfWholeTensors) {
       const std::vector<int> members = {0, 1};
       const auto mesh =
           transport->open(r, {.ranks = members, .name = "grid", .purpose = Purpose::kStatistics, .epoch = 0});
-      OptimizerHarness harness(*bench.device, *own, part(start), info, mesh.get(), cut || r == 0);
+      OptimizerHarness harness(*bench.device, *own, part(start), info, mesh.get(), sharded || r == 0);
       for (std::int64_t count = 1; count <= 2; ++count) harness.step(part(gradient), 0.1, count, 1.0, true);
       ends[r] = harness.weights();
     };
@@ -138,12 +138,12 @@ TEST(Lamb, NormsAreOfWholeTensors) {
     rank(0);
     other.join();
     std::vector<double> joined = ends[0];
-    if (cut) {
+    if (sharded) {
       joined.insert(joined.end(), ends[1].begin(), ends[1].end());
     } else {
       EXPECT_EQ(ends[1], ends[0]);
     }
-    EXPECT_LT(relative_error(joined, expected.weights()), 1e-14) << cut;
+    EXPECT_LT(relative_error(joined, expected.weights()), 1e-14) << sharded;
   }
 }
 

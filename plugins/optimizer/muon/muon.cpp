@@ -155,8 +155,8 @@ void Muon::bind(const OptimizerSetup& setup) {
   for (const ParameterInfo& info : setup.parameters) {
     if (!hidden(info)) continue;
     if (!(info.local == info.spec.shape)) {
-      fail_config("optimizer muon needs whole matrices, and '" + info.spec.name +
-                  "' is cut over the mesh: this rank holds " + info.local.text() + " of " +
+      fail_config("optimizer muon needs unsharded matrices, and '" + info.spec.name +
+                  "' is sharded over the mesh: this rank holds " + info.local.text() + " of " +
                   info.spec.shape.text() +
                   "; add its name to optimizer.inner_match, or choose another optimizer");
     }

@@ -176,12 +176,12 @@ TEST(Muon, RefusesWhatCannotWork) {
   info.local = Shape{3, 10};
   try {
     OptimizerHarness harness(*bench.device, *optimizer, normals(30, "w"), info, nullptr, true);
-    ADD_FAILURE() << "a cut matrix was accepted";
+    ADD_FAILURE() << "a sharded matrix was accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "optimizer muon needs whole matrices, and 'h.0.weight' is cut over the mesh: this rank "
-        "holds [3, 10] of [6, 10]; add its name to optimizer.inner_match, or choose another optimizer");
+        "optimizer muon needs unsharded matrices, and 'h.0.weight' is sharded over the mesh: this rank holds "
+        "[3, 10] of [6, 10]; add its name to optimizer.inner_match, or choose another optimizer");
   }
 }
 

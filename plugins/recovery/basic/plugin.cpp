@@ -30,8 +30,9 @@ class Replica final : public Full {
 void Replica::bind(RecoveryHost& host) {
   ranks_ = static_cast<std::size_t>(host.run().ranks);
   const auto parameters = host.run().live->parameters();
-  rows_are_alone_ = std::any_of(parameters.begin(), parameters.end(),
-                                [](const ParameterInfo& info) { return is_cut(info.spec, kReplicaAxis); });
+  rows_are_alone_ = std::any_of(parameters.begin(), parameters.end(), [](const ParameterInfo& info) {
+    return is_sharded(info.spec, kReplicaAxis);
+  });
 }
 
 FailureDecision Replica::on_failure(const FailureEvent& failure) {

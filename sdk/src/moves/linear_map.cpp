@@ -130,12 +130,12 @@ bool has(const std::vector<int>& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-enum class Along : std::uint8_t { kCut, kSum, kCopies };
+enum class Along : std::uint8_t { kSharded, kSum, kCopies };
 
 std::vector<Along> placements(const Layout& layout, std::size_t axes) {
   std::vector<Along> along(axes, Along::kCopies);
-  for (const DimSharding& cut : layout.sharding)
-    for (const int axis : cut.axes) along[axis] = Along::kCut;
+  for (const DimSharding& sharding : layout.sharding)
+    for (const int axis : sharding.axes) along[axis] = Along::kSharded;
   for (const int axis : layout.partial) along[axis] = Along::kSum;
   return along;
 }

@@ -73,12 +73,12 @@ namespace {
 
 /// The sharding of a dimension; nullptr for a single part.
 const DimSharding* parts_of(const Layout& layout, int dim) {
-  const DimSharding* cut = cut_of(layout, dim);
-  return cut != nullptr && cut->offsets.size() > 2 ? cut : nullptr;
+  const DimSharding* sharding = sharding_of(layout, dim);
+  return sharding != nullptr && sharding->offsets.size() > 2 ? sharding : nullptr;
 }
 
 /// The sharded dimensions, one step each.
-std::vector<int> cut_dims(const Layout& layout) {
+std::vector<int> sharded_dims(const Layout& layout) {
   std::vector<int> dims;
   for (int dim = 0; dim < layout.shape.rank(); ++dim)
     if (parts_of(layout, dim) != nullptr) dims.push_back(dim);
@@ -136,7 +136,7 @@ std::string refuse_nested_windows(const MoveSpec& spec, std::span<const int>) {
 }
 
 std::unique_ptr<LinearMap> make_nested_windows(Mesh& mesh, const MoveSpec& spec) {
-  const std::vector<int> dims = cut_dims(spec.from);
+  const std::vector<int> dims = sharded_dims(spec.from);
   const std::size_t count = std::max<std::size_t>(dims.size(), 1);
   const Shape range = window_shape(spec, mesh.place());
   std::vector<ExchangeSpec> steps;
