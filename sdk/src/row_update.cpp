@@ -125,10 +125,10 @@ void refuse_decayed_tables(std::string_view optimizer, double weight_decay,
   for (const ParameterInfo& info : parameters) {
     const ParameterSpec& spec = info.spec;
     if (spec.role != Role::kRowTable || !spec.trainable || !spec.decay) continue;
-    fail_config(fmt::format(
-        "optimizer {}: weight_decay = {} does not go with the row table '{}': it would move every "
-        "row in every step; set weight_decay = 0",
-        optimizer, weight_decay, spec.name));
+    fail_config(
+        fmt::format("optimizer {}: weight_decay = {} cannot be used with the row table '{}': it would move "
+                    "every row in every step; set weight_decay = 0",
+                    optimizer, weight_decay, spec.name));
   }
 }
 

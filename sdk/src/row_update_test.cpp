@@ -187,10 +187,9 @@ TEST(RowUpdate, NamesTheTableThatCannotBeDecayed) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-    EXPECT_STREQ(
-        error.what(),
-        "optimizer sgd: weight_decay = 0.1 does not go with the row table 'emb.0.weight': it would move "
-        "every row in every step; set weight_decay = 0");
+    EXPECT_STREQ(error.what(),
+                 "optimizer sgd: weight_decay = 0.1 cannot be used with the row table 'emb.0.weight': it "
+                 "would move every row in every step; set weight_decay = 0");
   }
   table.spec.decay = false;
   EXPECT_NO_THROW(refuse_decayed_tables("sgd", 0.1, {&table, 1}));

@@ -342,11 +342,10 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
     return ended.err;
   };
   using ::testing::HasSubstr;
-  EXPECT_THAT(
-      error({"optimizer={type='sgd', lr=0.1, momentum=0.9}"}),
-      HasSubstr("optimizer sgd: momentum does not go with the row table 'emb.0.weight': it would move "
-                "rows that no batch has read for long; set momentum = 0, or choose a rule with a rate "
-                "per row or weight (adagrad, rowwise_adagrad, adamw)"));
+  EXPECT_THAT(error({"optimizer={type='sgd', lr=0.1, momentum=0.9}"}),
+              HasSubstr("optimizer sgd: momentum cannot be used with the row table 'emb.0.weight': it would "
+                        "keep moving rows that no batch reads; set momentum = 0, or choose a rule with a "
+                        "rate per row or weight (adagrad, rowwise_adagrad, adamw)"));
   EXPECT_THAT(
       error({"optimizer.type=lamb"}),
       HasSubstr("parameter 'emb.0.weight' is a row table, and the chosen optimizer has no row-sparse form"));

@@ -26,7 +26,7 @@ struct Fault {
 };
 // Local strategies synchronise at the ends of slots 3, 7 and 11: slot 9 is in the middle of an interval.
 constexpr Fault kFaults[] = {
-    {"dies between meetings", "kind = 'crash'", "rank 1 died in slot 9, before a slot"},
+    {"dies between sync rounds", "kind = 'crash'", "rank 1 died in slot 9, before a slot"},
     {"dies in a backward", "kind = 'crash'\nphase = 'backward'", "rank 1 died in slot"},
     {"dies in a collective", "kind = 'crash'\nphase = 'collective'",
      "in a collective (injected by [[fault]])"},

@@ -49,7 +49,7 @@ void expect_one_answer(const Scratch& scratch, const std::string& run, double to
 
 class EvaluateSync : public ::testing::TestWithParam<Strategy> {};
 
-TEST_P(EvaluateSync, AtAMeetingAndBetween) {
+TEST_P(EvaluateSync, AtASyncRoundAndBetween) {
   const Strategy& strategy = GetParam();
   const Scratch scratch;
   write_file(scratch / "sync.toml",

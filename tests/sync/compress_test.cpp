@@ -357,14 +357,14 @@ TEST(Compress, RefusesWhatCannotHold) {
   for (const char* inner : {"{type = 'local_sgd'}", "{type = 'none'}", "{type = 'easgd'}",
                             "{type = 'sign', inner = {type = 'ddp'}}"}) {
     EXPECT_THAT(message(around("type = 'powersgd'", inner)),
-                ::testing::HasSubstr("exchanges no means of gradients or of ways back to an anchor"))
+                ::testing::HasSubstr("exchanges no means of gradients or of pseudo-gradients"))
         << inner;
   }
   EXPECT_THAT(message(around("type = 'sign'", "{type = 'ddp', communication = 'bf16'}")),
               ::testing::HasSubstr("leave out communication, or the compression"));
   EXPECT_THAT(message(around("type = 'sign'",
                              "{type = 'diloco', outer = 'sgd', outer_lr = 1.0, outer_momentum = 0.0}")),
-              ::testing::HasSubstr("weights cannot travel compressed"));
+              ::testing::HasSubstr("weights cannot be sent compressed"));
   EXPECT_THAT(message("{type = 'sign'}"), ::testing::HasSubstr("inner"));
 }
 

@@ -227,7 +227,7 @@ TEST(LocalSync, T13_BmufIsDilocoWithItsMomentumAndStep) {
        "{type = 'diloco', interval = 4, outer_momentum = 0.66666666666666667, outer_lr = 1.0}");
 }
 
-TEST(LocalSync, AMeetingKeepsResetsOrAveragesTheStateOfOptimizers) {
+TEST(LocalSync, ASyncRoundKeepsResetsOrAveragesTheStateOfOptimizers) {
   for (const std::string rule : {"keep", "reset", "average"}) {
     const Outcome run = train("{type = 'bmuf', interval = 4, local_state = '" + rule + "'}",
                               {.slots = 8, .optimizer = kAdamW});
@@ -253,7 +253,7 @@ TEST(LocalSync, AMeetingKeepsResetsOrAveragesTheStateOfOptimizers) {
   }
 }
 
-TEST(LocalSync, T15_ReplicasAreEqualAfterEveryMeeting) {
+TEST(LocalSync, T15_ReplicasAreEqualAfterEverySyncRound) {
   for (const char* strategy :
        {"{type = 'bmuf', interval = 4, warmup = 5}", "{type = 'local_sgd', interval = 4, warmup = 5}",
         "{type = 'diloco', interval = 4, warmup = 5}",
@@ -388,7 +388,7 @@ TEST(LocalSync, T20_MixingMovesEveryTensorOnceAndNoBuffer) {
   }
 }
 
-TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtMeetings) {
+TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtSyncRounds) {
   for (const char* policy : {"average", "broadcast", "local"}) {
     const Outcome run =
         train("{type = 'diloco', interval = 4}", {.replicas = 2,
@@ -403,7 +403,7 @@ TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtMeetings) {
     EXPECT_EQ(first.buffers[3] == second.buffers[3], std::string_view(policy) != "local") << policy;
     EXPECT_NE(first.buffers[3], first.buffers[0]) << "not those of the beginning";
     EXPECT_EQ(first.evaluated_buffers[3], first.buffers[3]) << "the anchor is evaluated with them";
-    EXPECT_EQ(second.evaluated_buffers[6], second.buffers[3]) << "until the next meeting";
+    EXPECT_EQ(second.evaluated_buffers[6], second.buffers[3]) << "until the next sync round";
   }
 }
 

@@ -146,7 +146,7 @@ std::string refusal(const std::string& strategy, std::vector<std::string> sets, 
 
 TEST(ShadowThreads, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal("{type = 'shadow_easgd'}", {}),
-              HasSubstr("the centre lies on servers, and this run has none; set [parallel] servers = 1"));
+              HasSubstr("servers hold the centre, and this run has none; set [parallel] servers = 1"));
   for (const char* type : {"shadow_ma", "ddp", "none"}) {
     EXPECT_THAT(refusal(std::string("{type = '") + type + "'}", {"parallel.servers=2"}),
                 HasSubstr("parallel.servers = 2: sync strategy '" + std::string(type) +

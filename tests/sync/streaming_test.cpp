@@ -98,7 +98,7 @@ TEST(Streaming, T14_EveryFragmentMeetsOncePerInterval) {
 }
 
 // g = mean(anchor - x) at the time when the fragment left; the outer step and the merge at its arrival.
-TEST(Streaming, AMeetingFollowsItsFormula) {
+TEST(Streaming, ASyncRoundFollowsItsFormula) {
   constexpr double kRate = 0.4, kMomentum = 0.9, kAlpha = 0.25;
   const Outcome run =
       train(streaming("interval = 6, patterns = ['head*', '*'], delay = 2, alpha = 0.25"), {.slots = 26});
@@ -106,12 +106,12 @@ TEST(Streaming, AMeetingFollowsItsFormula) {
   const Trace& first = run.replicas.at(0);
   Weights anchor = first.evaluated[0], momentum(anchor.size());
   const std::size_t head = ends(run)[1];  // the two tensors that backward finishes first
-  int meetings = 0;
+  int rounds = 0;
   for (std::int64_t left = 6; left + 2 <= 26; left += 3) {
     const bool is_head = left % 6 == 0;
     if (!is_head && left < 9) continue;
     const auto sent = static_cast<std::size_t>(left - 1), merged = static_cast<std::size_t>(left + 1);
-    ++meetings;
+    ++rounds;
     for (std::size_t i = is_head ? 0 : head; i < (is_head ? head : anchor.size()); ++i) {
       double g = anchor[i];
       for (int r = 0; r < 3; ++r) g -= run.replicas.at(r).live[sent][i] / 3;
@@ -126,7 +126,7 @@ TEST(Streaming, AMeetingFollowsItsFormula) {
       anchor[i] = first.evaluated[merged][i];
     }
   }
-  EXPECT_EQ(meetings, 7);
+  EXPECT_EQ(rounds, 7);
 }
 
 TEST(Streaming, T15_TheAnchorIsTheSameOnAllReplicas) {
@@ -185,7 +185,7 @@ TEST(Streaming, T17_ASavedRunGoesOnWithAFragmentOnItsWay) {
   }
 }
 
-TEST(Streaming, T20_EveryTensorMeetsOnceAndStatisticsFollowTheirPolicy) {
+TEST(Streaming, T20_EveryTensorIsSyncedOnceAndStatisticsFollowTheirPolicy) {
   constexpr const char* kImages =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"resnet\"\nwidth = 4\n";
   constexpr const char* kTied =
@@ -214,7 +214,7 @@ TEST(Streaming, T20_EveryTensorMeetsOnceAndStatisticsFollowTheirPolicy) {
       EXPECT_NE(a.buffers[2], b.buffers[2]);
       EXPECT_EQ(a.buffers[3] == b.buffers[3], std::string_view(policy) == "average");
       EXPECT_EQ(a.evaluated_buffers[3], a.buffers[3]);
-      EXPECT_EQ(a.evaluated_buffers[6], a.buffers[3]) << "until fragment 0 meets again";
+      EXPECT_EQ(a.evaluated_buffers[6], a.buffers[3]) << "until the next sync round of fragment 0";
     }
   }
 }
@@ -344,9 +344,8 @@ TEST(Streaming, RefusesWhatCannotHold) {
               ::testing::HasSubstr("5 fragments, but the model has 4 trained tensors"));
   EXPECT_THAT(message("interval = 2, fragments = 3, delay = 0"),
               ::testing::HasSubstr("3 fragments in an interval of 2 slots"));
-  EXPECT_THAT(
-      message("interval = 8, fragments = 4, delay = 2"),
-      ::testing::HasSubstr("the next fragment leaves 2 slots after one that would still be on its way"));
+  EXPECT_THAT(message("interval = 8, fragments = 4, delay = 2"),
+              ::testing::HasSubstr("the next fragment leaves 2 slots after one that is still in flight"));
   EXPECT_THAT(message("patterns = ['head*']"), ::testing::HasSubstr("belongs to no fragment"));
   EXPECT_THAT(message("patterns = ['*', 'head*']"),
               ::testing::HasSubstr("no trained parameter is left for 'head*'"));

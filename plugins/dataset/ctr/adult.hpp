@@ -19,12 +19,11 @@ class Adult final : public IndexedDataset {
   static constexpr OptionSpec kOptions[] = {
       option::path("path", "\"data/adult/adult.data\"").doc_text("rows to train on, as UCI has them"),
       option::path("test_path", "\"data/adult/adult.test\"")
-          .doc_text("rows for evaluate = \"test\"; read for nothing else"),
+          .doc_text("rows for evaluate = \"test\"; not read otherwise"),
       option::text("evaluate", "\"held_out\"")
           .one_of(kEvaluations)
-          .doc_text(
-              "held_out: hold out a share of path, to choose by; test: train on all of path and validate "
-              "on test_path, for the final figure alone"),
+          .doc_text("held_out: hold out a share of path, for model selection; test: train on all of path and "
+                    "validate on test_path, only for the final figure"),
       batch_option("128"),
       order_option(),
       option::real("val_fraction", "0.1")
@@ -32,8 +31,8 @@ class Adult final : public IndexedDataset {
           .doc_text("share that evaluate = \"held_out\" holds out: a fixed choice, the same for every seed"),
       option::integer("buckets", "0")
           .between(0, 4096)
-          .doc_text("each number also becomes an id of its own table, by quantiles of the train rows into at "
-                    "most this many buckets; 0 = no such tables"),
+          .doc_text("also turn each number into an id of its own table, by quantiles of the train rows with "
+                    "at most this many buckets; 0 = no such tables"),
   };
   static constexpr ComponentInfo kInfo{.id = "adult",
                                        .summary = "UCI Adult: 6 numbers, 8 categories, income above 50,000",

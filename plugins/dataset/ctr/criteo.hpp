@@ -77,24 +77,23 @@ class Criteo final : public IndexedDataset {
           .doc_text("the files of the days after the first, in order; the last one is held out"),
       option::integer("days", "7")
           .between(2, 1000000)
-          .doc_text("equal parts that a single file is cut into; the last one is held out"),
+          .doc_text("equal parts into which a single file is split; the last one is held out"),
       option::text("evaluate", "\"validation\"")
           .one_of(kEvaluations)
-          .doc_text("half of the last day that is validated on: test = the first half, for the final figure "
-                    "alone; validation = the second"),
+          .doc_text("half of the last day used for validation: test = the first half, only for the final "
+                    "figure; validation = the second"),
       option::text("categorical", "\"hash\"")
           .one_of(kCategoricals)
           .doc_text("hash: 0 = missing, 1 + value modulo (rows - 1); vocabulary: 0 = missing, 1 = not in the "
                     "train part, then by first appearance there"),
       option::integers("rows", kKaggleRows)
           .doc_text(
-              "rows of each of the 26 tables, or one number for all; for a vocabulary the most it may have"),
+              "rows of each of the 26 tables, or one number for all; for a vocabulary its largest size"),
       option::integer("row_cap", "0").between(0, 2147483647).doc_text("largest number of rows; 0 = no cap"),
       option::text("normalisation", "\"dlrm\"")
           .one_of(kNormalisations)
-          .doc_text(
-              "of the numbers x: dlrm: log(max(x, 0) + 1), missing = 0; torchrec: log(x - m + 2), missing "
-              "= 0, m the smallest number of the file"),
+          .doc_text("transform of the numbers x: dlrm: log(max(x, 0) + 1), missing = 0; torchrec: log(x - m "
+                    "+ 2), missing = 0, m the smallest number of the file"),
       option::real("max_bad_share", "0.001")
           .between(0, 1)
           .doc_text(

@@ -29,24 +29,27 @@ class SyntheticCtr final : public IndexedDataset {
               "pairs of tables whose rows act together: 0 and 1, 2 and 3, ...; at most half of the tables"),
       option::real("exponent", "1.5")
           .between(0, 8)
-          .doc_text("of the power law of accesses: the k-th most frequent row is drawn about as k^-exponent"),
+          .doc_text("exponent of the power law of accesses: the k-th most frequent row is drawn about as "
+                    "k^-exponent"),
       option::integer("samples", "4000000").between(1, 1e15).doc_text("samples to train on, per epoch"),
       option::integer("val_samples", "100000").between(1, 1e15).doc_text("samples to validate on"),
       batch_option("2048"),
       order_option(),
       option::integer("data_seed", "1")
           .at_least(0)
-          .doc_text("of the planted model and its samples; the run's seeds do not change the data"),
-      option::real("bias", "-1").doc_text("of the planted logit; sets the share of clicks"),
+          .doc_text("seed of the planted model and its samples; the run's seeds do not change the data"),
+      option::real("bias", "-1").doc_text("bias of the planted logit; sets the share of clicks"),
       option::real("strength_dense", "0.5")
           .at_least(0)
-          .doc_text("deviation of the numbers' part of the logit"),
+          .doc_text("standard deviation of the contribution of the dense features to the logit"),
       option::real("strength_rows", "1.1")
           .at_least(0)
-          .doc_text("deviation of the part that is linear in the rows, before the power law lowers it"),
+          .doc_text("standard deviation of the contribution that is linear in the rows, before the power law "
+                    "lowers it"),
       option::real("strength_pairs", "0.8")
           .at_least(0)
-          .doc_text("deviation of the part of pairs of tables, which no linear model sees"),
+          .doc_text(
+              "standard deviation of the contribution of pairs of tables, which a linear model cannot fit"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "synthetic_ctr",

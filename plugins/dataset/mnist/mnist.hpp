@@ -33,14 +33,16 @@ class Mnist final : public IndexedDataset {
       split_option(),
       option::integer("classes", "10")
           .between(1, 256)
-          .doc_text("number of classes; every label must lie below"),
+          .doc_text("number of classes; every label must be below it"),
       option::text("scale", "\"unit\"")
           .one_of(kScales)
           .doc_text("unit: byte / 255; standard: (byte / 255 - mean) / std; raw: 0 to 255"),
-      option::real("mean", "0.1307").between(0, 1).doc_text("of the train images, for scale = \"standard\""),
+      option::real("mean", "0.1307")
+          .between(0, 1)
+          .doc_text("mean of the train images, for scale = \"standard\""),
       option::real("std", "0.3081")
           .between(1e-3, 1)
-          .doc_text("of the train images, for scale = \"standard\""),
+          .doc_text("standard deviation of the train images, for scale = \"standard\""),
       option::text("image_field", "\"image\"")
           .doc_text("name of the field of images, as the model asks for it"),
       option::text("label_field", "\"label\"").doc_text("name of the field of labels"),

@@ -48,14 +48,12 @@ class Arrays : public IndexedDataset {
   }
   static constexpr OptionSpec standardise_option() {
     return option::texts("standardise", "[]")
-        .doc_text(
-            "real fields that are given less the mean of all values trained on, over their standard "
-            "deviation");
+        .doc_text("real fields to standardise by the mean and standard deviation of the training values");
   }
   static constexpr OptionSpec classes_option() {
     return option::integer("classes", "0")
         .between(0, 2147483647)
-        .doc_text("every whole-numbered target must be -1 (ignored) or lie below; 0 = no classes");
+        .doc_text("number of classes: every integer target must be -1 (ignored) or below it; 0 = no classes");
   }
 
  protected:

@@ -31,8 +31,8 @@ class Simulated final : public IndexedDataset {
   static constexpr OptionSpec kOptions[] = {
       option::text("path", nullptr).mandatory().doc_text("folder that `tenon simulate` wrote"),
       option::text("set", "\"\"")
-          .doc_text("name under which the samples that are there now are recorded, or were; empty: the "
-                    "simulation must be complete"),
+          .doc_text("name under which the existing samples are, or were, recorded; empty: the simulation "
+                    "must be complete"),
       option::integer("samples", "0")
           .at_least(0)
           .in_unit("samples")
@@ -43,7 +43,9 @@ class Simulated final : public IndexedDataset {
       option::real("val_fraction", "0.1")
           .between(0, 0.9)
           .doc_text("share of the samples that is held out for validation"),
-      option::real("test_fraction", "0").between(0, 0.9).doc_text("share that is held out from both"),
+      option::real("test_fraction", "0")
+          .between(0, 0.9)
+          .doc_text("share that is held out from training and validation"),
       option::text("evaluate_on", "\"val\"").one_of(kParts).doc_text("the part that evaluations read"),
       batch_option("16"),
       order_option(),

@@ -67,7 +67,7 @@ class Mixture final : public WindowDataset {
       option::integers("phase_until", "[]")
           .doc_text("samples (of all ranks) after which each phase but the last ends, ascending"),
       option::integers("max_epochs", "[]")
-          .doc_text("times that a run may go through each source; 0 = any; empty = any for all"),
+          .doc_text("largest number of epochs over each source; 0 = no limit; empty = no limits"),
       option::text("format", "\"auto\"").one_of(Text::kFormats).doc_text("of all files, as in dataset.text"),
       option::integer("context", "128").between(1, 1 << 20).in_unit("tokens").doc_text("length of a sample"),
       option::integer("batch", "16")

@@ -92,7 +92,7 @@ class Text final : public WindowDataset {
       option::text("order", "\"random\"")
           .one_of(kOrders)
           .doc_text(
-              "random: windows anywhere; shuffled: every window once per epoch; sequential: as they lie"),
+              "random: windows anywhere; shuffled: every window once per epoch; sequential: in file order"),
       option::integer("vocabulary", "0")
           .between(0, 2147483647)
           .doc_text("number of token values; 0 = by format: 256 for bytes, 50257 for uint16 (GPT-2), 128256 "

@@ -177,13 +177,14 @@ class Dlrm final : public Model {
       kPlacement,
       option::text("interaction", "\"dot\"")
           .one_of(kInteractions)
-          .doc_text("what goes into the top layers: products of all pairs, or the vectors themselves"),
+          .doc_text("input of the top layers: dot products of all pairs, or the concatenated vectors"),
       option::boolean("itself", "false").doc_text("dot: also the product of each vector with itself"),
   };
-  static constexpr ComponentInfo kInfo{.id = "dlrm",
-                                       .summary = "recommendation model of perceptrons and tables",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "dlrm",
+      .summary = "deep learning recommendation model of MLPs and embedding tables",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC};
 
   explicit Dlrm(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;

@@ -42,7 +42,7 @@ class Fno final : public Model {
           .between(1, 64)
           .doc_text("points of the target per point of the input along every dimension; what lies between is "
                     "interpolated linearly"),
-      option::text("loss", "\"relative_l2\"").one_of(kLosses).doc_text("what is trained"),
+      option::text("loss", "\"relative_l2\"").one_of(kLosses).doc_text("loss that is trained"),
       option::text("input", "\"x\"").doc_text("data field to read, real [channels, points...]"),
       option::text("target", "\"y\"").doc_text("data field to predict, real [channels, points...]"),
   };

@@ -49,7 +49,7 @@ class GptNeo final : public Model {
       option::integer("heads", nullptr)
           .mandatory()
           .between(1, 2147483647)
-          .doc_text("attention heads; width is a multiple"),
+          .doc_text("number of attention heads; must divide width"),
       option::integer("context", nullptr)
           .between(1, 2147483647)
           .in_unit("tokens")
@@ -67,13 +67,13 @@ class GptNeo final : public Model {
       option::real("mlp_ratio", "4")
           .between(0.001, 10000)
           .doc_text("width of the MLP over the width of the model"),
-      option::text("activation", "\"gelu_tanh\"").one_of(kActivations).doc_text("of the MLP"),
+      option::text("activation", "\"gelu_tanh\"").one_of(kActivations).doc_text("activation of the MLP"),
       option::boolean("scale_logits", "false")
           .doc_text("divide attention logits by sqrt(d_head); GPT-Neo does not"),
       option::real("dropout", "0")
           .between(0, 0.999)
-          .doc_text("probability after the embeddings and on both branches of a block; attention weights "
-                    "keep theirs"),
+          .doc_text(
+              "probability after the embeddings and on both branches of a block; not on attention weights"),
       option::real("eps", "1e-5").at_least(0).doc_text("added to the variance by layer norms"),
       option::real("init_scale", "0.02").at_least(0).doc_text("standard deviation of all initial matrices"),
       option::integer("chunk_rows", "0")

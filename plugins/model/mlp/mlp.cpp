@@ -20,11 +20,11 @@ class Mlp final : public Model {
       option::text("activation", "\"relu\"").one_of(kActivations).doc_text("after each hidden layer"),
       option::integer("classes", nullptr)
           .between(2, 2147483647)
-          .doc_text("columns of the result; absent: the data's 'classes'"),
+          .doc_text("number of classes, the columns of the result; absent: the data's 'classes'"),
       option::real("dropout", "0").between(0, 0.999).doc_text("probability after each hidden activation"),
       option::text("inputs", nullptr).doc_text("data field to read; absent: the only real one"),
       option::text("targets", nullptr)
-          .doc_text("data field of classes; absent: the only i32 one of one number"),
+          .doc_text("data field of classes; absent: the only i32 field with one number per sample"),
   };
   static constexpr ComponentInfo kInfo{.id = "mlp",
                                        .summary = "multilayer perceptron for classification",

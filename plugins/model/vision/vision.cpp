@@ -13,9 +13,10 @@ namespace tenon::vision {
 // Requirements of this plugin's models for the data: images, labels and the number of classes; and their
 // options.
 
-inline constexpr OptionSpec kClasses = option::integer("classes", nullptr)
-                                           .between(2, 2147483647)
-                                           .doc_text("columns of the result; absent: the data's 'classes'");
+inline constexpr OptionSpec kClasses =
+    option::integer("classes", nullptr)
+        .between(2, 2147483647)
+        .doc_text("number of classes, the columns of the result; absent: the data's 'classes'");
 inline constexpr OptionSpec kImage =
     option::text("image", "\"image\"").doc_text("data field of the images, real [channels, height, width]");
 inline constexpr OptionSpec kLabel =
@@ -23,7 +24,7 @@ inline constexpr OptionSpec kLabel =
 inline constexpr OptionSpec kLabelSmoothing =
     option::real("label_smoothing", "0")
         .between(0, 1)
-        .doc_text("share of the wanted distribution that is spread evenly over all classes");
+        .doc_text("share of the target distribution that is spread evenly over all classes");
 
 /// Shape [channels, height, width] of the field that the option `image` names.
 Shape image_shape(const Options& options, const DataInfo& data, std::string_view model);
@@ -109,7 +110,7 @@ class LeNet5 final : public Model {
       option::choice<const char*>({{"max", "max_pool2d"}, {"average", "average_pool2d"}});
   static constexpr OptionSpec kOptions[] = {
       option::text("activation", "\"relu\"").one_of(kActivations).doc_text("after each layer but the last"),
-      option::text("pool", "\"max\"").one_of(kPools).doc_text("of 2 x 2 after each convolution"),
+      option::text("pool", "\"max\"").one_of(kPools).doc_text("2 x 2 pooling after each convolution"),
       kClasses,
       kLabelSmoothing,
       kImage,
@@ -173,7 +174,9 @@ class ResNet final : public Model {
   static constexpr OptionSpec kOptions[] = {
       option::integer("depth", "18").doc_text("18 or 34: two blocks per stage, or 3, 4, 6 and 3"),
       option::integer("width", "64").between(1, 1 << 27).doc_text("channels of the first stage"),
-      option::real("momentum", "0.1").between(0, 1).doc_text("of the running statistics of batch norms"),
+      option::real("momentum", "0.1")
+          .between(0, 1)
+          .doc_text("momentum of the running statistics of batch norms"),
       kClasses,
       kLabelSmoothing,
       kImage,

@@ -37,7 +37,7 @@ class Csv final : public Observer {
       option::integer("flush_every", "50")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("rows are written this often"),
+          .doc_text("slots between writes of the buffered rows"),
   };
   static constexpr ComponentInfo kInfo{.id = "csv",
                                        .summary = "all metrics as a table of comma-separated values",

@@ -15,12 +15,12 @@ namespace tenon::health {
 class Health final : public Observer, public TensorObserver {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("every", "50").at_least(1).in_unit("slots").doc_text("how often a slot is looked at"),
+      option::integer("every", "50").at_least(1).in_unit("slots").doc_text("slots between measurements"),
       option::texts("activations", "['relu', 'gelu']")
-          .doc_text("types of layers whose units are looked at; empty = none"),
+          .doc_text("types of layers whose units are checked; empty = none"),
       option::real("dead_below", "1e-6")
           .at_least(0)
-          .doc_text("a unit is dead if no value of the batch is larger in magnitude"),
+          .doc_text("a unit is dead if no value of the batch exceeds this magnitude"),
   };
   static constexpr ComponentInfo kInfo{.id = "health",
                                        .summary = "gradient norm, update ratio and dead units of every layer",

@@ -35,15 +35,16 @@ class Numerics final : public Observer, public NumericsObserver {
       option::integer("every", "100")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("the first slot is looked at, then each that is this many later"),
-      option::texts("layers", "['*']").doc_text("names of layers that are looked at; * = any characters"),
+          .doc_text("slots between measurements, beginning with the first slot"),
+      option::texts("layers", "['*']").doc_text("names of layers to measure; * matches any characters"),
       option::boolean("blocks", "false")
-          .doc_text("with the largest magnitude of every block: a number per block and line"),
+          .doc_text("also write the largest magnitude of every block, one number per block and line"),
   };
-  static constexpr ComponentInfo kInfo{.id = "numerics",
-                                       .summary = "errors, ranges and hashes of the operands of products",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "numerics",
+      .summary = "quantization errors, ranges and hashes of the operands of matrix products",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC};
 
   Numerics(const Options& options, Host& host);
   Numerics(std::int64_t every, std::vector<std::string> layers, bool blocks, Host& host,

@@ -72,11 +72,11 @@ class Profile final : public Observer {
       option::integer("skip", "2")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("slots at the beginning that do not count: caches and kernels are cold there"),
+          .doc_text("first slots, left out because caches and kernels are cold"),
       option::integer("rows", "20")
           .between(1, 2147483647)
           .doc_text("layers in the table; the JSON file has all"),
-      option::boolean("print", "true").doc_text("show the table on standard error at the end"),
+      option::boolean("print", "true").doc_text("print the table to standard error at the end"),
   };
   static constexpr ComponentInfo kInfo{.id = "profile",
                                        .summary = "time per layer and phase, GFLOP/s, GB/s",

@@ -103,7 +103,7 @@ class Progress final : public Observer {
       option::real("every_s", "10")
           .at_least(0)
           .in_unit("s")
-          .doc_text("time between plain lines where standard error is no terminal"),
+          .doc_text("time between plain lines where standard error is not a terminal"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "progress",

@@ -64,11 +64,11 @@ class RunIndex final : public Observer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::text("file", "''")
-          .doc_text("the database; empty = index.sqlite beside the folders of all runs"),
+          .doc_text("path of the database; empty = index.sqlite beside the folders of all runs"),
       option::real("every_s", "10")
           .at_least(0)
           .in_unit("s")
-          .doc_text("how often a running run is brought up to date"),
+          .doc_text("how often the entry of a running run is updated"),
       option::real("busy_s", "30").at_least(0).in_unit("s").doc_text("longest wait for other writers"),
   };
   static constexpr ComponentInfo kInfo{.id = "sqlite",

@@ -85,16 +85,17 @@ class Tables final : public Observer, public RowObserver {
       option::integer("hottest", "10")
           .between(0, 1000)
           .in_unit("rows")
-          .doc_text("rows that are named per table"),
+          .doc_text("most frequent rows listed per table"),
       option::integer("every", "0")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("how often the file is written and the metric touched_share taken; 0 = at the end alone"),
+          .doc_text("slots between writes of the file and of the metric touched_share; 0 = only at the end"),
   };
-  static constexpr ComponentInfo kInfo{.id = "tables",
-                                       .summary = "rows of tables: how many were read, and the hottest",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "tables",
+      .summary = "row tables: how many rows were read, and the most frequent ones",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC};
 
   Tables(const Options& options, Host& host);
   Tables(std::size_t hottest, std::int64_t every, MetricSink& sink, std::unique_ptr<FileSystem> files);

@@ -24,7 +24,7 @@ class TensorBoard final : public Observer, public TensorObserver {
       option::real("flush_s", "5")
           .at_least(0)
           .in_unit("s")
-          .doc_text("longest time that events wait in memory"),
+          .doc_text("longest time for which events are buffered"),
   };
   static constexpr ComponentInfo kInfo{.id = "tensorboard",
                                        .summary = "scalars and histograms in an event file for TensorBoard",

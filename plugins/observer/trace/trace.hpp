@@ -43,11 +43,11 @@ class Lanes {
 class Trace final : public Observer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("first", "0")
+      option::integer("first", "0").at_least(0).in_unit("slots").doc_text("first slot that is written"),
+      option::integer("slots", "0")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("slots before this one are left out"),
-      option::integer("slots", "0").at_least(0).in_unit("slots").doc_text("how many are written; 0 = all"),
+          .doc_text("number of slots that are written; 0 = all"),
   };
   static constexpr ComponentInfo kInfo{.id = "trace",
                                        .summary = "timeline of compute, transfers and saves of every rank",

@@ -22,16 +22,16 @@ class Adagrad final : public OptimizerBase, public RowOptimizer, public Optimize
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
       option::real("lr_decay", "0")
           .at_least(0)
-          .doc_text("growth per update of the divisor of the learning rate"),
+          .doc_text("update n divides the learning rate by 1 + (n - 1) lr_decay"),
       option::real("initial_accumulator", "0").at_least(0).doc_text("sum of squares before the first update"),
       option::real("eps", "1e-10").at_least(0).doc_text("added to the root of the sum of squares"),
       option::real("weight_decay", "0")
           .at_least(0)
-          .doc_text("times the weight, added to its gradient; biases and norms are left alone"),
+          .doc_text("L2 penalty: this times the weight is added to its gradient; not for biases and norms"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "adagrad",
-      .summary = "steps divided by the root of all squared gradients",
+      .summary = "gradient steps divided by the root of the sum of squared gradients",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
 

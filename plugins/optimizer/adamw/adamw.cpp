@@ -25,11 +25,11 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
       option::reals("betas", "[0.9, 0.999]")
           .between(0, 0.9999999)
-          .doc_text("decay of the mean and of the mean square"),
-      option::real("eps", "1e-8").at_least(0).doc_text("added to the root of the mean square"),
+          .doc_text("decay rates of the first and second moments"),
+      option::real("eps", "1e-8").at_least(0).doc_text("added to the root of the second moment"),
       option::real("weight_decay", "0.01")
           .at_least(0)
-          .doc_text("share of a weight taken per unit of learning rate; biases and norms are left alone"),
+          .doc_text("decoupled weight decay per unit of learning rate; not for biases and norms"),
   };
   static constexpr ComponentInfo kInfo{.id = "adamw",
                                        .summary = "Adam with decoupled weight decay",

@@ -29,17 +29,17 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
       option::reals("betas", "[0.9, 0.999]")
           .between(0, 0.9999999)
-          .doc_text("decay of the mean and of the mean square"),
-      option::real("eps", "1e-6").at_least(0).doc_text("added to the root of the mean square"),
+          .doc_text("decay rates of the first and second moments"),
+      option::real("eps", "1e-6").at_least(0).doc_text("added to the root of the second moment"),
       option::real("weight_decay", "0.01")
           .at_least(0)
-          .doc_text("times the weight, added to the direction; biases and norms are left alone"),
+          .doc_text("this times the weight is added to the direction; not for biases and norms"),
       option::reals("norm_range", nullptr)
           .at_least(0)
-          .doc_text("lowest and highest norm of the weights that phi passes on; absent: any"),
+          .doc_text("bounds to which phi clamps the norm of the weights; absent: none"),
       option::reals("trust_range", nullptr)
           .at_least(0)
-          .doc_text("lowest and highest trust ratio phi(|w|) / |r|; absent: any"),
+          .doc_text("bounds to which the trust ratio phi(|w|) / |r| is clamped; absent: none"),
       option::boolean("adapt_undecayed", "true")
           .doc_text("use the trust ratio for tensors without weight decay (biases, norms) too"),
   };

@@ -28,27 +28,28 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
       option::real("lr", "0.02").at_least(0).doc_text("learning rate of the matrices before the schedule"),
       option::real("momentum", "0.95")
           .between(0, 0.9999999)
-          .doc_text("share of the last direction that is kept"),
-      option::boolean("nesterov", "true").doc_text("look ahead along the momentum"),
+          .doc_text("fraction of the previous direction that is kept"),
+      option::boolean("nesterov", "true").doc_text("Nesterov momentum"),
       option::real("weight_decay", "0.1")
           .at_least(0)
-          .doc_text("share of a matrix taken per unit of learning rate"),
-      option::integer("iterations", "5").between(1, 100).doc_text("of Newton and Schulz"),
+          .doc_text("decoupled weight decay per unit of learning rate"),
+      option::integer("iterations", "5").between(1, 100).doc_text("Newton-Schulz iterations"),
       option::reals("coefficients", "[3.4445, -4.7750, 2.0315]")
           .doc_text("a, b, c of X <- a X + (b A + c A^2) X"),
-      option::real("eps", "1e-7").at_least(1e-300).doc_text("least norm that a direction is divided by"),
+      option::real("eps", "1e-7").at_least(1e-300).doc_text("smallest norm by which a direction is divided"),
       option::text("adjust", "\"original\"")
           .one_of(kAdjustments)
-          .doc_text("factor of the rate by shape; match_rms_adamw: updates as large as AdamW's"),
+          .doc_text("how the learning rate is scaled by shape; match_rms_adamw: updates as large as AdamW's"),
       option::texts("inner_match", "[\"*wte*\", \"*wpe*\", \"*embed*\", \"*head*\"]")
-          .doc_text("names of matrices that the inner optimizer updates; * stands for any text"),
+          .doc_text("names of matrices that the inner optimizer updates; * matches any text"),
       option::component("inner", "optimizer/1")
           .mandatory()
-          .doc_text("rule for what is no hidden matrix; its lr follows the same schedule"),
+          .doc_text(
+              "optimizer of all parameters that are not hidden matrices; its lr follows the same schedule"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "muon",
-      .summary = "orthogonal updates of hidden matrices, another optimizer for the rest",
+      .summary = "orthogonalised updates of hidden matrices, another optimizer for the rest",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
 

@@ -22,13 +22,14 @@ class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBin
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
       option::real("momentum", "0")
           .between(0, 0.9999999)
-          .doc_text("share of the last direction that is kept"),
-      option::real("dampening", "0").between(0, 1).doc_text("share of the gradient that momentum leaves out"),
-      option::boolean("nesterov", "false")
-          .doc_text("look ahead along the momentum; needs momentum, no dampening"),
+          .doc_text("fraction of the previous direction that is kept"),
+      option::real("dampening", "0")
+          .between(0, 1)
+          .doc_text("fraction of the gradient that momentum leaves out"),
+      option::boolean("nesterov", "false").doc_text("Nesterov momentum; needs momentum and no dampening"),
       option::real("weight_decay", "0")
           .at_least(0)
-          .doc_text("times the weight, added to its gradient; biases and norms are left alone"),
+          .doc_text("L2 penalty: this times the weight is added to its gradient; not for biases and norms"),
   };
   static constexpr ComponentInfo kInfo{.id = "sgd",
                                        .summary = "gradient descent with momentum",
@@ -107,10 +108,9 @@ void Sgd::bind(const OptimizerSetup& setup) {
   if (momentum_ == 0) return;
   for (const ParameterInfo& info : setup.parameters) {
     if (info.spec.role != Role::kRowTable || !info.spec.trainable) continue;
-    fail_config(
-        "optimizer sgd: momentum does not go with the row table '" + info.spec.name +
-        "': it would move rows that no batch has read for long; set momentum = 0, or choose a rule with "
-        "a rate per row or weight (adagrad, rowwise_adagrad, adamw)");
+    fail_config("optimizer sgd: momentum cannot be used with the row table '" + info.spec.name +
+                "': it would keep moving rows that no batch reads; set momentum = 0, or choose a rule with a "
+                "rate per row or weight (adagrad, rowwise_adagrad, adamw)");
   }
 }
 

@@ -74,15 +74,13 @@ TEST(SgdRows, RefuseWhatWouldMoveUnreadRows) {
     }
     return std::string();
   };
-  EXPECT_EQ(
-      refusal("momentum = 0.9", true),
-      "optimizer sgd: momentum does not go with the row table 'emb.0.weight': it would move rows that no "
-      "batch has read for long; set momentum = 0, or choose a rule with a rate per row or weight (adagrad, "
-      "rowwise_adagrad, adamw)");
-  EXPECT_EQ(
-      refusal("weight_decay = 0.1", true),
-      "optimizer sgd: weight_decay = 0.1 does not go with the row table 'emb.0.weight': it would move every "
-      "row in every step; set weight_decay = 0");
+  EXPECT_EQ(refusal("momentum = 0.9", true),
+            "optimizer sgd: momentum cannot be used with the row table 'emb.0.weight': it would keep moving "
+            "rows that no batch reads; set momentum = 0, or choose a rule with a rate per row or weight "
+            "(adagrad, rowwise_adagrad, adamw)");
+  EXPECT_EQ(refusal("weight_decay = 0.1", true),
+            "optimizer sgd: weight_decay = 0.1 cannot be used with the row table 'emb.0.weight': it would "
+            "move every row in every step; set weight_decay = 0");
   EXPECT_EQ(refusal("weight_decay = 0.1", false), "") << "a table that wants no decay";
   EXPECT_EQ(refusal("", true), "");
 }

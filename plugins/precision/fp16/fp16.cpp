@@ -183,7 +183,7 @@ class Fp16 final : public Precision, public LossScaler {
               "'static' multiplies the loss by `scale`; 'none' by 1, and overflow is left to run.on_nan"),
       option::real("scale", "128")
           .between(1e-6, 1e15)
-          .doc_text("of loss_scale = 'static'; the paper used 8 to 32768"),
+          .doc_text("the scale of loss_scale = 'static'; the paper used 8 to 32768"),
       option::text("scaler", "'pytorch'")
           .one_of(kScalers)
           .doc_text("rule of loss_scale = 'dynamic': that of torch.amp.GradScaler, or Megatron-LM's with "
@@ -191,8 +191,12 @@ class Fp16 final : public Precision, public LossScaler {
       option::real("init", nullptr)
           .between(1e-6, 1e15)
           .doc_text("first scale; by default 65536 (pytorch) or 2^32 (megatron)"),
-      option::real("growth", "2").between(1.0000001, 65536).doc_text("factor after `interval` good slots"),
-      option::real("backoff", "0.5").between(1e-6, 0.9999999).doc_text("factor after an overflow"),
+      option::real("growth", "2")
+          .between(1.0000001, 65536)
+          .doc_text("factor by which the scale grows after `interval` good slots"),
+      option::real("backoff", "0.5")
+          .between(1e-6, 0.9999999)
+          .doc_text("factor by which the scale shrinks after an overflow"),
       option::integer("interval", nullptr)
           .at_least(1)
           .in_unit("slots")
@@ -201,12 +205,13 @@ class Fp16 final : public Precision, public LossScaler {
       option::integer("hysteresis", "2")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("megatron: overflows before the scale shrinks, counted anew when it grows"),
+          .doc_text("megatron: overflows before the scale shrinks; the count restarts when it grows"),
       option::real("min_scale", "1").between(1e-6, 1e15).doc_text("floor of a dynamic scale"),
       option::integer("patience", "20")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("overflows in a row at the floor, or under a static scale, that end the run; 0 = never"),
+          .doc_text("consecutive overflows at the floor, or under a static scale, after which the run ends; "
+                    "0 = never"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "fp16",

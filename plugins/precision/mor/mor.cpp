@@ -151,43 +151,38 @@ class Mor final : public Precision, public PrecisionMetrics {
   static constexpr OptionSpec kOptions[] = {
       option::text("level", "'tensor'")
           .one_of(kLevels)
-          .doc_text("what is decided about: an operand as a whole, E4M3 or BF16 ('tensor'); each block, E4M3 "
-                    "or BF16 "
-                    "by error ('sub2'), or E4M3, E5M2 or BF16 by dynamic range ('sub3')"),
+          .doc_text("granularity of the choice: an operand as a whole, E4M3 or BF16 ('tensor'); each block, "
+                    "E4M3 or BF16 by error ('sub2'), or E4M3, E5M2 or BF16 by dynamic range ('sub3')"),
       option::real("threshold", "0.045")
           .between(0, 1)
           .doc_text("level 'tensor': largest mean relative error of E4M3 over elements that are not zero"),
       option::text("partition", "'128x128'")
-          .doc_text("blocks that have a scale: RxC (across x along the dimension that a product sums over), "
-                    "'row' (1 x "
-                    "all), 'column' (all x 1) or 'tensor'"),
+          .doc_text("blocks that share a scale: RxC (across x along the dimension that a product sums over), "
+                    "'row' (1 x all), 'column' (all x 1) or 'tensor'"),
       option::text("strategy", "'gam'")
           .one_of(kStrategies)
-          .doc_text("scales: 'gam' = one mantissa per tensor and an exponent per block, 'block' = of the "
-                    "block's own "
-                    "largest magnitude, 'e8' = that as a power of two, 'current' = one of the tensor's "
-                    "largest magnitude"),
+          .doc_text("scales: 'gam' = one mantissa per tensor and an exponent per block, 'block' = from the "
+                    "block's amax, 'e8' = that as a power of two, 'current' = one from the tensor's amax"),
       option::boolean("e2m3", "false")
           .doc_text("levels 'sub2' and 'sub3': E2M3 where a block's magnitudes span a factor of at most 7.5"),
       option::boolean("fp4", "false")
           .doc_text("experimental, level 'tensor': NVFP4 where its own mean relative error is at most "
                     "fp4_threshold"),
-      option::real("fp4_threshold", "0.15").between(0, 1).doc_text("of fp4"),
+      option::real("fp4_threshold", "0.15").between(0, 1).doc_text("largest mean relative error of fp4"),
       option::integer("keep_first", "0")
           .between(0, 2147483647)
           .in_unit("blocks")
-          .doc_text("blocks of the network, counted from the first, that stay in bf16"),
+          .doc_text("number of blocks at the beginning of the network that stay in bf16"),
       option::integer("keep_last", "0")
           .between(0, 2147483647)
           .in_unit("blocks")
-          .doc_text("the same from the last"),
-      option::texts("keep", "[]")
-          .doc_text("patterns of layer names that stay in bf16; * stands for anything"),
-      option::boolean("head", "false").doc_text("decide about sites of the module 'head', too"),
+          .doc_text("number of blocks at the end of the network that stay in bf16"),
+      option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything"),
+      option::boolean("head", "false").doc_text("include sites of the module 'head'"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "mor",
-      .summary = "products of operands in E4M3 or BF16, as their numbers allow",
+      .summary = "mixture of representations: operands of products in E4M3 or BF16, by their rounding error",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
 

@@ -23,12 +23,14 @@ class Nvfp4 final : public QuantizedPrecision {
               .doc_text("blocks of weights: 16x16, or 1x16 along each product's contracted dimension"),
           option::text("rotate", "\"wgrad\"")
               .one_of(kRotations)
-              .doc_text("16-point randomised Hadamard transform of wgrad's operands: both, none, or as a "
-                        "control that must fail x or dy alone"),
+              .doc_text("16-point randomised Hadamard transform of wgrad's operands: both, none, or only x "
+                        "or only dy, as controls that must fail"),
           option::text("stochastic", "\"gradients\"")
               .one_of(kGradientRounding)
               .doc_text("what is rounded stochastically"),
-          option::integer("random_bits", "8").between(8, 24).doc_text("of stochastic rounding: 8 or 24"),
+          option::integer("random_bits", "8")
+              .between(8, 24)
+              .doc_text("random bits of stochastic rounding: 8 or 24"),
           option::boolean("four_over_six", "false")
               .doc_text("per block, map the largest magnitude to 4 or to 6, whichever is nearer; only where "
                         "rounding is to nearest and nothing is rotated"),
@@ -71,14 +73,15 @@ inline constexpr OptionSpec kScaleRule =
 class Mxfp4 final : public QuantizedPrecision {
  public:
   static constexpr auto kOptions =
-      with(kCommonOptions,
-           std::array{
-               kScaleRule,
-               option::text("stochastic", "\"gradients\"")
-                   .one_of(kGradientRounding)
-                   .doc_text("what is rounded stochastically"),
-               option::integer("random_bits", "8").between(8, 24).doc_text("of stochastic rounding: 8 or 24"),
-           });
+      with(kCommonOptions, std::array{
+                               kScaleRule,
+                               option::text("stochastic", "\"gradients\"")
+                                   .one_of(kGradientRounding)
+                                   .doc_text("what is rounded stochastically"),
+                               option::integer("random_bits", "8")
+                                   .between(8, 24)
+                                   .doc_text("random bits of stochastic rounding: 8 or 24"),
+                           });
   static constexpr ComponentInfo kInfo{.id = "mxfp4",
                                        .summary = "products of MXFP4 operands, emulated bit for bit",
                                        .options = kOptions,
@@ -96,7 +99,7 @@ class Mxfp8 final : public QuantizedPrecision {
                                kScaleRule,
                                option::text("gradients", "\"e4m3\"")
                                    .one_of(kGradients)
-                                   .doc_text("elements of gradients; weights and activations are E4M3"),
+                                   .doc_text("element format of gradients; weights and activations are E4M3"),
                            });
   static constexpr ComponentInfo kInfo{.id = "mxfp8",
                                        .summary = "products of MXFP8 operands, emulated bit for bit",
@@ -144,29 +147,30 @@ class Fp8 final : public QuantizedPrecision {
       {{"auto", Gradients::kAuto}, {"e4m3", Gradients::kE4m3}, {"e5m2", Gradients::kE5m2}});
   static constexpr const char* kScales[] = {"pow2", "fp32", nullptr};
   static constexpr const char* kAmax[] = {"max", "latest", nullptr};
-  static constexpr auto kOptions =
-      with(kCommonOptions,
-           std::array{
-               option::text("recipe", "\"current\"")
-                   .one_of(kRecipes)
-                   .doc_text("scales: per tensor of its own amax, per tensor of earlier slots, or per block"),
-               option::text("gradients", "\"auto\"")
-                   .one_of(kGradients)
-                   .doc_text("elements of gradients; auto: e5m2 with scales per tensor, e4m3 with blocks"),
-               option::text("scales", "\"pow2\"")
-                   .one_of(kScales)
-                   .doc_text("of blocks: powers of two, or f32 and one product per block of 128"),
-               option::integer("history", "1024")
-                   .between(1, 65536)
-                   .in_unit("slots")
-                   .doc_text("recipe delayed: slots whose amax is remembered"),
-               option::integer("margin", "0")
-                   .between(0, 16)
-                   .doc_text("recipe delayed: binades of head room, the scale is made 2^margin smaller"),
-               option::text("amax", "\"max\"")
-                   .one_of(kAmax)
-                   .doc_text("recipe delayed: the largest of the history, or the latest"),
-           });
+  static constexpr auto kOptions = with(
+      kCommonOptions,
+      std::array{
+          option::text("recipe", "\"current\"")
+              .one_of(kRecipes)
+              .doc_text("scales: per tensor from its current amax, per tensor from the amax of earlier "
+                        "slots, or per block"),
+          option::text("gradients", "\"auto\"")
+              .one_of(kGradients)
+              .doc_text("element format of gradients; auto: e5m2 with scales per tensor, e4m3 with blocks"),
+          option::text("scales", "\"pow2\"")
+              .one_of(kScales)
+              .doc_text("block scales: powers of two, or f32 with one product per block of 128"),
+          option::integer("history", "1024")
+              .between(1, 65536)
+              .in_unit("slots")
+              .doc_text("recipe delayed: slots whose amax is remembered"),
+          option::integer("margin", "0")
+              .between(0, 16)
+              .doc_text("recipe delayed: binades of head room, the scale is made 2^margin smaller"),
+          option::text("amax", "\"max\"")
+              .one_of(kAmax)
+              .doc_text("recipe delayed: the largest of the history, or the latest"),
+      });
   static constexpr ComponentInfo kInfo{.id = "fp8",
                                        .summary = "products of FP8 operands, emulated bit for bit",
                                        .options = kOptions,

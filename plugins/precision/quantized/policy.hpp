@@ -50,32 +50,31 @@ inline constexpr std::array kCommonOptions = {
     option::integer("keep_first", "0")
         .between(0, 2147483647)
         .in_unit("blocks")
-        .doc_text("blocks of the network, counted from the first, that stay in bf16"),
+        .doc_text("number of blocks at the beginning of the network that stay in bf16"),
     option::integer("keep_last", "0")
         .between(0, 2147483647)
         .in_unit("blocks")
-        .doc_text("the same from the last; a head is in no block"),
-    option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * stands for anything"),
+        .doc_text("number of blocks at the end of the network that stay in bf16; a head is not a block"),
+    option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything"),
     option::boolean("head", "false").doc_text("quantize sites of the module \"head\", too"),
     option::real("keep_worst", "0")
         .between(0, 1)
         .doc_text(
-            "fraction of the quantized sites that turn to bf16: those whose weights rounding hurts most"),
+            "fraction of the quantized sites that switch to bf16: those whose weights lose most by rounding"),
     option::integer("keep_worst_slot", "100")
         .at_least(0)
         .in_unit("slots")
         .doc_text("slot in which keep_worst measures; it acts from the next one on"),
     option::text("switch", "\"none\"")
         .one_of(kSwitches)
-        .doc_text("late in the run, products that turn to bf16: none, those of the forward pass, or all"),
+        .doc_text("products that switch to bf16 late in the run: none, those of the forward pass, or all"),
     option::real("switch_at", "0.82")
         .between(0, 1)
-        .doc_text("fraction of the run's slots after which they do"),
+        .doc_text("fraction of the run's slots after which they switch"),
     option::text("products", "\"values\"")
         .one_of(kMultiplied)
-        .doc_text(
-            "what is multiplied: values that codes stand for; native: codes and scales, on a device with "
-            "units for them; auto: codes in those products that the device has, else values"),
+        .doc_text("values: multiply dequantized values; native: multiply codes and scales, on a device with "
+                  "low-precision GEMMs; auto: native in those products that the device has, else values"),
     option::sections<kSiteOptions>("site").doc_text(
         "formats for layers whose name matches a pattern; of several matching tables the last counts"),
 };

@@ -103,11 +103,11 @@ class Full : public RecoveryBase {
       option::integer("every", nullptr)
           .at_least(1)
           .in_unit("slots")
-          .doc_text("slots from one checkpoint to the next; 100 when neither this nor a time is given"),
+          .doc_text("slots between checkpoints; 100 if neither this nor a time is given"),
       option::real("every_seconds", nullptr)
           .at_least(0.001)
           .in_unit("s")
-          .doc_text("seconds from the end of one save to the next, by the clock of rank 0"),
+          .doc_text("seconds from the end of one save to the next, on the clock of rank 0"),
       option::real("mtbf_seconds", nullptr)
           .at_least(0.001)
           .in_unit("s")
@@ -125,7 +125,7 @@ class Full : public RecoveryBase {
   };
   static constexpr ComponentInfo kInfo{
       .id = "full",
-      .summary = "complete checkpoints by slots or by the clock, resume from the newest valid one",
+      .summary = "complete checkpoints at intervals of slots or of time; resumes from the newest valid one",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit Full(const Options& options);

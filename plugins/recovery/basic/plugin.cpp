@@ -14,7 +14,7 @@ class Replica final : public Full {
  public:
   static constexpr ComponentInfo kInfo{
       .id = "replica",
-      .summary = "state of a dead replica from a live one; complete checkpoints beside",
+      .summary = "restores a dead replica from a live one; also writes complete checkpoints",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit Replica(const Options& options) : Full(options) {}

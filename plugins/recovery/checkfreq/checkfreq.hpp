@@ -71,11 +71,11 @@ class CheckFreq final : public RecoveryBase {
   static constexpr OptionSpec kOptions[] = {
       option::real("max_overhead", "0.05")
           .between(1e-6, 10)
-          .doc_text("share of the time of plain slots that saves may add"),
+          .doc_text("time that saves may add, as a fraction of the time of slots without saves"),
       option::integer("profile", "20")
           .between(1, 1000000)
           .in_unit("slots")
-          .doc_text("plain slots that are timed before the first save"),
+          .doc_text("slots that are timed before the first save"),
       option::keep_checkpoints(),
       option::save_at_end(),
   };

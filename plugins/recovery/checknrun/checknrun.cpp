@@ -25,22 +25,20 @@ class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCode
                                        {"intermittent", IncrementPolicy::kIntermittent}});
   static constexpr const char* kBits[] = {"none", "8", "4", "3", "2", "auto", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("every", "100")
-          .at_least(1)
-          .in_unit("slots")
-          .doc_text("slots from one checkpoint to the next"),
+      option::integer("every", "100").at_least(1).in_unit("slots").doc_text("slots between checkpoints"),
       option::text("increments", "'intermittent'")
           .one_of(kPolicies)
-          .doc_text("one_shot: against the first complete checkpoint; consecutive: against the one before; "
-                    "intermittent: against the last complete one, which is renewed when that is cheaper"),
+          .doc_text("one_shot: relative to the first complete checkpoint; consecutive: relative to the "
+                    "previous checkpoint; intermittent: relative to the last complete one, which is renewed "
+                    "when that is cheaper"),
       option::text("bits", "'none'")
           .one_of(kBits)
-          .doc_text("per element of f32 rows on disk; none: exact; auto: by expected_restores"),
+          .doc_text("bits per element of f32 rows on disk; none: exact; auto: chosen by expected_restores"),
       option::real("expected_restores", "1")
           .at_least(0)
           .doc_text("with bits = \"auto\": how often the run will be restored"),
       option::boolean("adaptive", "true")
-          .doc_text("with 4 bits or fewer: ends of the range drawn in where that lowers the error"),
+          .doc_text("with 4 bits or fewer: narrow the quantization range where that lowers the error"),
       option::keep_checkpoints(),
       option::save_in_background(),
       option::save_at_end(),

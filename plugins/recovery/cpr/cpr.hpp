@@ -30,19 +30,20 @@ class Cpr final : public RecoveryBase, public SaveSelector {
                     "moved (scar); vanilla saves everything at once"),
       option::real("target_pls", "0.1")
           .between(1e-9, 1)
-          .doc_text("portion of lost samples that is accepted over the whole run"),
+          .doc_text("portion of lost samples (PLS) that is accepted over the whole run"),
       option::text("partial", "'auto'")
           .one_of(kPartial)
           .doc_text("auto: partial recovery where it costs less than full recovery"),
       option::text("interval", "'pls'")
           .one_of(kIntervals)
-          .doc_text("of partial recovery: from target_pls, or Young's"),
+          .doc_text("save interval of partial recovery: from target_pls, or by Young's formula"),
       option::real("mtbf_seconds", nullptr)
           .at_least(0.001)
           .in_unit("s")
           .doc_text("mean time between failures of the job; absent: [emulate]'s, else a day"),
       option::boolean("estimate_mtbf", "true")
-          .doc_text("correct mtbf_seconds by the failures seen; it counts as much as one of them"),
+          .doc_text(
+              "update mtbf_seconds by the failures seen; the given value weighs as much as one failure"),
       option::real("save_seconds", nullptr)
           .at_least(0)
           .in_unit("s")
@@ -50,32 +51,32 @@ class Cpr final : public RecoveryBase, public SaveSelector {
       option::real("load_seconds", nullptr)
           .at_least(0)
           .in_unit("s")
-          .doc_text("cost of reading back; absent: [emulate]'s, else that of a save"),
+          .doc_text("cost of loading; absent: [emulate]'s, else that of a save"),
       option::real("restart_seconds", nullptr)
           .at_least(0)
           .in_unit("s")
           .doc_text("cost of a replacement; absent: [emulate]'s, else 10"),
-      option::integer("lost", "1").between(1, 1 << 20).doc_text("shards that a failure is expected to take"),
+      option::integer("lost", "1").between(1, 1 << 20).doc_text("shards that a failure is expected to lose"),
       option::integer("parts", "8")
           .between(1, 1000)
           .doc_text("a priority save writes 1 / parts of the rows of large tables, parts times per interval"),
       option::real("large_share", "0.99")
           .between(0, 1)
           .doc_text(
-              "the fewest tables that hold so much of the bytes are saved by priority, the others whole"),
+              "the fewest tables that hold this share of the bytes are saved by priority, the others whole"),
       option::real("budget", "2")
           .at_least(1)
-          .doc_text("beyond so many times target_pls: a complete save at once, then full recovery"),
+          .doc_text("beyond this multiple of target_pls: a complete save at once, then full recovery"),
       option::integer("rebase", "64")
           .between(1, 1000000)
-          .doc_text("priority saves on one complete checkpoint before the next complete one"),
+          .doc_text("priority saves between two complete checkpoints"),
       option::keep_checkpoints(),
       option::save_in_background(),
       option::save_at_end(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "cpr",
-      .summary = "partial recovery: lost rows alone go back; rows that matter are saved more often",
+      .summary = "partial recovery: only lost rows are rolled back; important rows are saved more often",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit Cpr(const Options& options);

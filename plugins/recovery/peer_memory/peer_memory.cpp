@@ -176,15 +176,15 @@ class PeerMemory final : public RecoveryBase {
   static constexpr OptionSpec kOptions[] = {
       option::integer("copies", "2")
           .between(2, 1 << 20)
-          .doc_text("ranks that hold the state of each, itself among them"),
+          .doc_text("number of ranks that hold the state of each rank, including itself"),
       option::integer("copy_every", "10")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("slots from one copy to the next; the work lost in a failure is at most this"),
+          .doc_text("slots between copies; a failure loses at most this many slots of work"),
       option::integer("every", "100")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("slots from one checkpoint on disk to the next"),
+          .doc_text("slots between checkpoints on disk"),
       option::keep_checkpoints(),
       option::save_in_background(),
       option::save_at_end(),

@@ -58,38 +58,39 @@ class SpikeGuard final : public RecoveryDecorator {
   static constexpr OptionSpec kOptions[] = {
       option::real("norm_factor", "10")
           .at_least(1)
-          .doc_text("a gradient norm of more than so many times the usual one is a spike"),
+          .doc_text("a gradient norm above this multiple of the usual one is a spike"),
       option::real("loss_factor", "2")
           .at_least(1)
-          .doc_text("a loss of more than so many times the usual one is a spike"),
+          .doc_text("a loss above this multiple of the usual one is a spike"),
       option::integer("window", "50")
           .between(2, 100000)
           .in_unit("slots")
-          .doc_text("what is usual: the median over so many"),
+          .doc_text("number of slots whose median is the usual value"),
       option::integer("after", "20")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("slots that are seen before a finite value can be a spike"),
+          .doc_text("slots that are observed before a finite value can count as a spike"),
       option::integer("patience", "3")
           .between(1, 100000)
           .in_unit("slots")
           .doc_text(
-              "spikes in a row until training counts as diverged; values that are not finite count at once"),
+              "consecutive spikes after which training counts as diverged; non-finite values count at once"),
       option::integer("retries", "3").between(0, 1000).doc_text("roll-backs before the run ends"),
-      option::boolean("reset_optimizer", "true").doc_text("moments begin at zero after a roll-back"),
+      option::boolean("reset_optimizer", "true")
+          .doc_text("set the optimizer's moments to zero after a roll-back"),
       option::integer("warmup", "50")
           .between(0, 1000000000)
           .in_unit("slots")
-          .doc_text("over which the learning rate rises again from 0; 0 = at once"),
+          .doc_text("slots over which the learning rate rises from 0 after a roll-back; 0 = none"),
       option::integer("skip", "0")
           .between(0, 1000000000)
           .in_unit("micro-batches")
-          .doc_text("that each replica passes over after a roll-back"),
+          .doc_text("micro-batches that each replica skips after a roll-back"),
       option::component("inner", "recovery/1").mandatory().doc_text("policy that saves, e.g. full"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "spike_guard",
-      .summary = "goes back when gradients explode, with moments at zero and a new warm-up",
+      .summary = "rolls back when gradients explode, with zeroed moments and a new warm-up",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
   SpikeGuard(const Options& options, Host& host);
@@ -228,5 +229,5 @@ void SpikeGuard::state(StateVisitor& visitor) {
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.recovery_spike_guard",
                                .version = "0.1.0",
-                               .summary = "goes back when gradients explode"},
+                               .summary = "rolls back when gradients explode"},
              tenon::recovery_spike_guard::SpikeGuard)

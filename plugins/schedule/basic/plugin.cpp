@@ -16,9 +16,8 @@ constexpr OptionSpec kWarmup = option::integer("warmup", "0")
                                    .at_least(0)
                                    .in_unit("slots")
                                    .doc_text("slots of linear rise to the full rate");
-constexpr OptionSpec kMinLr = option::real("min_lr", "0")
-                                  .at_least(0)
-                                  .doc_text("absolute rate that would be reached at the end of the run");
+constexpr OptionSpec kMinLr =
+    option::real("min_lr", "0").at_least(0).doc_text("absolute learning rate at which the decay ends");
 
 bool warming(std::int64_t slot, std::int64_t warmup) {
   return slot < warmup;
@@ -93,7 +92,7 @@ class Wsd final : public Schedule {
       kWarmup, kMinLr,
       option::real("decay", "0.2")
           .between(0, 1)
-          .doc_text("share of the run, at its end, that decays")
+          .doc_text("fraction of the run, at its end, over which the rate decays")
           .in_unit("of steps"),
       option::text("shape", "\"linear\"").one_of(kShapes).doc_text("linear: 1 - u; sqrt: 1 - sqrt(u)")};
   static constexpr ComponentInfo kInfo{.id = "wsd",

@@ -20,21 +20,21 @@ class NavierStokes final : public SimulatorBase {
   static constexpr const char* kNumbers[] = {"f32", "f64", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integer("grid", "64").between(4, 4096).doc_text("points per side, even"),
-      option::real("viscosity", "1e-3").between(0, 1e3).doc_text("nu"),
-      option::real("time", "20").between(1e-9, 1e6).doc_text("end"),
+      option::real("viscosity", "1e-3").between(0, 1e3).doc_text("kinematic viscosity nu"),
+      option::real("time", "20").between(1e-9, 1e6).doc_text("end time"),
       option::real("step", "1e-3").between(1e-9, 1e3).doc_text("largest time step"),
       option::integer("snapshots", "20")
           .between(1, 1 << 16)
-          .doc_text("states after the initial one, at equal distances"),
+          .doc_text("states after the initial one, at equal time intervals"),
       option::integer("past", "0")
           .between(0, (1 << 16) - 1)
-          .doc_text("of the snapshots, the first ones that are an input of their own and not in the target"),
+          .doc_text("number of first snapshots that form a separate input instead of being in the target"),
       option::real("forcing", "0.1")
           .between(-1e6, 1e6)
-          .doc_text("f in f (sin 2 pi (x + y) + cos 2 pi (x + y))"),
+          .doc_text("amplitude f of the forcing f (sin 2 pi (x + y) + cos 2 pi (x + y))"),
       option::text("initial", "\"random\"")
           .one_of(kInitial)
-          .doc_text("Gaussian random field, nothing, or cos 2 pi (x + y)"),
+          .doc_text("initial vorticity: a Gaussian random field, zero, or cos 2 pi (x + y)"),
       option::real("alpha", "2.5").between(1, 10).doc_text("smoothness of the random field"),
       option::real("tau", "7").between(1e-3, 1e3).doc_text("inverse length scale of the random field"),
       option::text("numbers", "\"f32\"").one_of(kNumbers).doc_text("type of the stored arrays"),

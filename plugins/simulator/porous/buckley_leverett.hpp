@@ -22,22 +22,26 @@ class BuckleyLeverett final : public SimulatorBase {
   static constexpr const char* kInitial[] = {"empty", "random", nullptr};
   static constexpr const char* kNumbers[] = {"f32", "f64", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("cells", "100").between(2, 1 << 20).doc_text("of equal width h = 1 / cells"),
-      option::real("time", "0.5").between(1e-6, 1e6).doc_text("end, in injected pore volumes"),
+      option::integer("cells", "100")
+          .between(2, 1 << 20)
+          .doc_text("number of cells, of equal width h = 1 / cells"),
+      option::real("time", "0.5").between(1e-6, 1e6).doc_text("end time, in injected pore volumes"),
       option::integer("snapshots", "10")
           .between(1, 1 << 16)
-          .doc_text("states in the target, at equal distances"),
+          .doc_text("states in the target, at equal time intervals"),
       option::real("step_ratio", "0.4")
           .between(1e-6, 1e6)
-          .doc_text("largest dt / h; times max f' it may not exceed 1"),
-      option::real("ratio_low", "0.5").between(1e-3, 1e3).doc_text("least ratio of viscosities, water / oil"),
+          .doc_text("largest dt / h; its product with max f' must not exceed 1"),
+      option::real("ratio_low", "0.5").between(1e-3, 1e3).doc_text("smallest viscosity ratio, water / oil"),
       option::real("ratio_high", "2")
           .between(1e-3, 1e3)
-          .doc_text("greatest; drawn evenly on a logarithmic scale"),
+          .doc_text("largest viscosity ratio; ratios are drawn log-uniformly"),
       option::text("initial", "\"empty\"")
           .one_of(kInitial)
-          .doc_text("water in place: none, or a smooth random share"),
-      option::real("initial_most", "0.3").between(0, 1).doc_text("bound of a random share"),
+          .doc_text("initial water saturation: zero, or a smooth random field"),
+      option::real("initial_most", "0.3")
+          .between(0, 1)
+          .doc_text("upper bound of a random initial saturation"),
       option::text("numbers", "\"f32\"").one_of(kNumbers).doc_text("type of the stored arrays"),
   };
   static constexpr ComponentInfo kInfo{

@@ -21,14 +21,12 @@ class Darcy final : public SimulatorBase {
  public:
   static constexpr const char* kNumbers[] = {"f32", "f64", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("grid", "421")
-          .between(3, 8193)
-          .doc_text("nodes per side, those on the boundary included"),
-      option::integer("every", "5")
-          .between(1, 4096)
-          .doc_text("of the solution's nodes each so many are stored; divides grid - 1"),
-      option::real("low", "3").between(1e-6, 1e6).doc_text("a where the field is negative"),
-      option::real("high", "12").between(1e-6, 1e6).doc_text("a elsewhere"),
+      option::integer("grid", "421").between(3, 8193).doc_text("nodes per side, including the boundary"),
+      option::integer("every", "5").between(1, 4096).doc_text("stride of the stored nodes; divides grid - 1"),
+      option::real("low", "3")
+          .between(1e-6, 1e6)
+          .doc_text("coefficient a where the random field is negative"),
+      option::real("high", "12").between(1e-6, 1e6).doc_text("coefficient a elsewhere"),
       option::real("alpha", "2").between(1, 10).doc_text("smoothness of the field"),
       option::real("tau", "3").between(1e-3, 1e3).doc_text("inverse length scale of the field"),
       option::text("numbers", "\"f32\"").one_of(kNumbers).doc_text("type of the stored arrays"),

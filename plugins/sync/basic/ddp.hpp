@@ -112,14 +112,15 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   static constexpr OptionSpec kOptions[] = {
       option::text("communication", "\"gradient\"")
           .one_of(kWires)
-          .doc_text("dtype in which gradients travel and are summed: their own, or one of two bytes"),
+          .doc_text("dtype in which gradients are sent and summed: their own, or a 2-byte one"),
       option::real("bucket_mb", "25")
           .between(0, 1e6)
           .in_unit("MiB")
           .doc_text("size at which a bucket is closed, the first already at 1; 0: one bucket per parameter"),
       option::text("weigh_by", "\"replica\"")
           .one_of(kWeights)
-          .doc_text("what replicas weigh in the mean: the same, or by the targets that each counted"),
+          .doc_text(
+              "weights of the replicas in the mean: equal, or by the number of targets that each counted"),
   };
   static constexpr ComponentInfo kInfo{.id = "ddp",
                                        .summary = "all-reduce of gradients, overlapped with backward",
@@ -142,8 +143,8 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
     }
     if (wire_) {
       fail_config(
-          "sync ddp: communication: gradients that are compressed around it do not travel in a dtype of its "
-          "choice; leave out communication, or the compression");
+          "sync ddp: communication does not apply to gradients that a strategy around it compresses; leave "
+          "out communication, or the compression");
     }
     std::vector<MeanPart> parts;
     for (const Bucket& bucket : replica.buckets())

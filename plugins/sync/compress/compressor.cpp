@@ -24,11 +24,10 @@ Compressor::~Compressor() {
 void Compressor::start(Replica& replica) {
   auto* user = static_cast<MeanUser*>(SyncDecorator::query(MeanUser::kId));
   if (user == nullptr) {
-    fail_config(
-        std::string("sync ") + name_ +
-        ": the strategy within exchanges no means of gradients or of ways back to an anchor that another "
-        "could compress (" +
-        MeanUser::kId + "); take ddp, diloco or palsgd as [sync.inner]");
+    fail_config(std::string("sync ") + name_ +
+                ": the inner strategy exchanges no means of gradients or of pseudo-gradients that another "
+                "could compress (" +
+                MeanUser::kId + "); take ddp, diloco or palsgd as [sync.inner]");
   }
   user->take_means_by(*this);
   device_ = &replica.device();

@@ -15,10 +15,11 @@ inline constexpr OptionSpec kInner = option::component("inner", "sync/1")
                                          .mandatory()
                                          .doc_text(
                                              "strategy whose means are compressed: of gradients (ddp) or of "
-                                             "ways back to an anchor (diloco, palsgd)");
+                                             "pseudo-gradients (diloco, palsgd)");
 inline constexpr OptionSpec kErrorFeedback =
     option::boolean("error_feedback", "true")
-        .doc_text("add what was lost to the next mean; without it training follows another objective");
+        .doc_text(
+            "add the compression error to the next mean; without it training follows another objective");
 constexpr OptionSpec start_after_option(const char* fallback, const char* doc) {
   return option::integer("start_after", fallback).at_least(0).in_unit("slots").doc_text(doc);
 }

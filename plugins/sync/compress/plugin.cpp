@@ -14,10 +14,11 @@ namespace tenon::sync_compress {
 class Sign final : public Compressor {
  public:
   static constexpr OptionSpec kOptions[] = {
-      kInner, start_after_option("0", "slots in which everything travels as it is"), kErrorFeedback};
+      kInner, start_after_option("0", "first slots, in which everything is sent uncompressed"),
+      kErrorFeedback};
   static constexpr ComponentInfo kInfo{
       .id = "sign",
-      .summary = "signs of gradients, a scale per tensor, and error feedback",
+      .summary = "signs of gradients with a scale per tensor and error feedback",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Sign(const Options& options) : Compressor("sign", options) {}
@@ -86,5 +87,5 @@ void Sign::end(std::span<const std::size_t> indices) {
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_compress",
                                .version = "0.1.0",
-                               .summary = "means of gradients that travel compressed"},
+                               .summary = "compressed means of gradients"},
              tenon::sync_compress::Powersgd, tenon::sync_compress::Sign)

@@ -19,18 +19,19 @@ class Powersgd final : public Compressor {
   static constexpr OptionSpec kOptions[] = {
       kInner,
       option::integer("rank", "1").at_least(1).at_most(1024).doc_text("columns of the factors"),
-      start_after_option("1000",
-                         "slots in which everything travels as it is; advice: a tenth of the training"),
+      start_after_option(
+          "1000",
+          "first slots, in which everything is sent uncompressed; recommended: a tenth of the training"),
       option::real("min_compression", "2")
           .at_least(1)
-          .doc_text("matrices of n x m travel as they are unless (n + m) rank times this is less than n m"),
+          .doc_text("an n x m matrix is compressed only if (n + m) rank times this is less than n m"),
       kErrorFeedback,
       option::boolean("warm_start", "true")
           .doc_text(
-              "begin with the factor of the slot before; without it with new random numbers in each slot"),
+              "start from the factor of the previous slot; false: from new random numbers in each slot"),
   };
   static constexpr ComponentInfo kInfo{.id = "powersgd",
-                                       .summary = "matrices of gradients as factors of low rank",
+                                       .summary = "gradient matrices sent as low-rank factors",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Powersgd(const Options& options)

@@ -14,21 +14,21 @@ namespace tenon::sync_local {
 class Bmuf final : public Centered {
  public:
   static constexpr OptionSpec kOptions[] = {
-      interval_option("50", "slots of a block"),
+      interval_option("50", "slots per block"),
       kWarmup,
       kDrift,
       option::real("momentum", nullptr)
           .between(0, 0.999999)
-          .doc_text("m of the filter D = m D + z G over blocks; absent: 1 - 1/K for K replicas, the "
-                    "published rule"),
-      option::real("step", "1").between(1e-9, 1e3).doc_text("z, the rate of a block"),
+          .doc_text(
+              "m of the block update D = m D + z G; absent: 1 - 1/K for K replicas, the published rule"),
+      option::real("step", "1").between(1e-9, 1e3).doc_text("z, the block learning rate"),
       option::boolean("nesterov", "true")
-          .doc_text("replicas go on from where the momentum will take the model: W + m D instead of W"),
+          .doc_text("replicas continue from the look-ahead weights W + m D instead of W"),
       kLocalState,
   };
   static constexpr ComponentInfo kInfo{
       .id = "bmuf",
-      .summary = "blocks of local updates, their mean filtered by a momentum",
+      .summary = "block-wise model update filtering: local updates, averaged per block with momentum",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Bmuf(const Options& options);
@@ -36,7 +36,7 @@ class Bmuf final : public Centered {
   void start(Replica& replica) override;
 
  protected:
-  void meet() override;
+  void sync_round() override;
 
  private:
   std::optional<double> given_momentum_;
@@ -59,7 +59,7 @@ inline void Bmuf::start(Replica& replica) {
   Centered::start(replica);
 }
 
-inline void Bmuf::meet() {
+inline void Bmuf::sync_round() {
   for (const int arena : arenas()) {
     const TensorView x = replica().live().arena(arena), global = center().arena(arena);
     const TensorView update = update_->arena(arena);

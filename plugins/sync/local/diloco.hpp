@@ -26,7 +26,7 @@ class Anchored : public Centered, private MeanUser {
   }
 
  protected:
-  void meet() override;
+  void sync_round() override;
 
  private:
   /// The pseudo-gradient may be sent compressed; gradients of a warm-up and its last average are not.
@@ -39,7 +39,7 @@ class Anchored : public Centered, private MeanUser {
 
 class Diloco final : public Anchored {
  public:
-  static constexpr OptionSpec kOptions[] = {interval_option("100", "slots of a round; the paper: 500"),
+  static constexpr OptionSpec kOptions[] = {interval_option("100", "slots per sync round; the paper: 500"),
                                             kWarmup,
                                             kDrift,
                                             kOuterRule,
@@ -48,10 +48,11 @@ class Diloco final : public Anchored {
                                             kOuterBetas,
                                             kOuterEps,
                                             kLocalState};
-  static constexpr ComponentInfo kInfo{.id = "diloco",
-                                       .summary = "rounds of local updates, an outer optimizer on their mean",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "diloco",
+      .summary = "rounds of local updates; an outer optimizer applies their mean",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Diloco(const Options& options) : Anchored("diloco", options) { read_local_state(options); }
 };
 
@@ -62,15 +63,14 @@ inline void Anchored::start(Replica& replica) {
   if (outer_.assigns()) {
     fail_config("sync " + std::string(name()) +
                 ": outer = \"sgd\" with outer_lr = 1 and outer_momentum = 0 averages the weights themselves, "
-                "and weights "
-                "cannot travel compressed; choose another outer step, or no compression");
+                "and weights cannot be sent compressed; choose another outer step, or no compression");
   }
   std::vector<MeanPart> parts;
   for (const int arena : arenas()) parts.push_back({arena, 0, replica.live().arena(arena)});
   reducer_->prepare(replica, Purpose::kParameter, parts);
 }
 
-inline void Anchored::meet() {
+inline void Anchored::sync_round() {
   ParameterSet& live = replica().live();
   ++rounds_;
   for (std::size_t i = 0; i < arenas().size(); ++i) {

@@ -23,12 +23,14 @@ class Easgd final : public Centered {
       kDrift,
       option::real("elastic", nullptr)
           .between(0, 1)
-          .doc_text("a, the share of the way that replica and centre go; absent: 0.9 / K for K replicas"),
+          .doc_text("a, the fraction of their difference by which replica and centre move; absent: 0.9 / K "
+                    "for K replicas"),
   };
-  static constexpr ComponentInfo kInfo{.id = "easgd",
-                                       .summary = "replicas that train alone, drawn to a common centre",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "easgd",
+      .summary = "elastic averaging: replicas train alone and are pulled towards a common centre",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Easgd(const Options& options);
   ~Easgd() override;
 
@@ -37,7 +39,7 @@ class Easgd final : public Centered {
   ParameterSet& evaluation_parameters() override;
 
  protected:
-  void meet() override;
+  void sync_round() override;
 
  private:
   /// False with one replica: its own centre would only lag.
@@ -80,7 +82,7 @@ inline ParameterSet& Easgd::evaluation_parameters() {
   return exchanges() ? Centered::evaluation_parameters() : replica().live();
 }
 
-inline void Easgd::meet() {
+inline void Easgd::sync_round() {
   if (!exchanges()) return;
   for (std::size_t i = 0; i < arenas().size(); ++i) {
     const TensorView x = replica().live().arena(arenas()[i]), center = this->center().arena(arenas()[i]);

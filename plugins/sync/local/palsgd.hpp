@@ -17,11 +17,11 @@ class Palsgd final : public Anchored {
  public:
   static constexpr const char* kScopes[] = {"per_worker", "shared", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      interval_option("100", "slots of a round"),
+      interval_option("100", "slots per sync round"),
       option::integer("warmup", "100")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("distributed data parallel first: the mean gradient in every update"),
+          .doc_text("slots of data-parallel training first, with the mean gradient in every update"),
       kDrift,
       kOuterRule,
       outer_lr_option("0.7"),
@@ -30,24 +30,24 @@ class Palsgd final : public Anchored {
       kOuterEps,
       option::real("p", "0.1")
           .between(0, 0.999999)
-          .doc_text("probability of a slot that mixes instead of training"),
+          .doc_text("probability that a slot mixes instead of training"),
       option::real("eta", "0.5")
           .at_least(0)
-          .doc_text("a mixing slot moves the weights by rate * eta / p of their way to the anchor"),
+          .doc_text("a mixing slot moves the weights towards the anchor by rate * eta / p of the difference"),
       option::text("decision_scope", "\"per_worker\"")
           .one_of(kScopes)
-          .doc_text(
-              "who mixes: each replica draws for itself, as the paper says, or all in the same slots, as the "
-              "released code does"),
+          .doc_text("each replica draws its own mixing slots, as in the paper, or all mix in the same slots, "
+                    "as in the released code"),
       option::boolean("mix_consumes_data", "true")
-          .doc_text("a mixing slot passes over its samples, as the released code does"),
+          .doc_text("a mixing slot skips its samples, as in the released code"),
       option::boolean("mix_first_tensor_only", "false")
-          .doc_text("for studies: pull the model's first tensor alone, as the released code does"),
+          .doc_text("for studies: mix only the model's first tensor, as in the released code"),
   };
-  static constexpr ComponentInfo kInfo{.id = "palsgd",
-                                       .summary = "DiLoCo with random slots that pull to the anchor",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "palsgd",
+      .summary = "DiLoCo with random slots that pull weights towards the anchor",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Palsgd(const Options& options);
 
   /// Throws Error(kConfig) if a mixing slot could move weights twice the distance to the anchor, or further.

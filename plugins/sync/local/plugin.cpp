@@ -16,15 +16,16 @@ class LocalSgd : public Rounds {
  public:
   static constexpr OptionSpec kOptions[] = {
       interval_option("16", "slots between two averages of the weights"), kWarmup, kDrift, kLocalState};
-  static constexpr ComponentInfo kInfo{.id = "local_sgd",
-                                       .summary = "each replica alone, weights averaged every few slots",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "local_sgd",
+      .summary = "replicas train alone; weights are averaged every few slots",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
 
  protected:
   LocalSgd(const char* name, const Options& options) : Rounds(name, options) { read_local_state(options); }
-  void meet() override { average_weights(); }
+  void sync_round() override { average_weights(); }
 };
 
 class PostLocalSgd final : public LocalSgd {
@@ -35,7 +36,8 @@ class PostLocalSgd final : public LocalSgd {
           .mandatory()
           .at_least(1)
           .in_unit("slots")
-          .doc_text("distributed data parallel first; published: until the first drop of the rate"),
+          .doc_text(
+              "slots of data-parallel training first; published: until the first drop of the learning rate"),
       kDrift, kLocalState};
   static constexpr ComponentInfo kInfo{.id = "post_local_sgd",
                                        .summary = "distributed data parallel, then local SGD",
@@ -48,6 +50,6 @@ class PostLocalSgd final : public LocalSgd {
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_local",
                                .version = "0.1.0",
-                               .summary = "replicas that train alone and meet every few slots"},
+                               .summary = "replicas that train alone and synchronise every few slots"},
              tenon::sync_local::LocalSgd, tenon::sync_local::PostLocalSgd, tenon::sync_local::Diloco,
              tenon::sync_local::Palsgd, tenon::sync_local::Bmuf, tenon::sync_local::Easgd)

@@ -89,8 +89,8 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
   between(slot, outcome);
   if (done % interval_ != 0) return;
   if (drift_ != nullptr) drift_->measure();
-  meet();
-  settle_local_state();
+  sync_round();
+  apply_local_state();
   replica().sync_buffers();
   settled();
 }
@@ -99,7 +99,7 @@ void Rounds::read_local_state(const Options& options) {
   local_state_ = options.choice("local_state", kLocalStates);
 }
 
-void Rounds::settle_local_state() {
+void Rounds::apply_local_state() {
   if (local_state_ == LocalState::kKeep) return;
   for (ParameterSet* state : replica().optimizer_state()) {
     for (const int arena : arenas_) {

@@ -15,8 +15,8 @@ namespace tenon::sync_local {
 
 inline constexpr OptionSpec kDrift = option::boolean("drift", "false")
                                          .doc_text(
-                                             "record how far apart replicas are before each meeting; sends "
-                                             "three times what a meeting of local_sgd sends");
+                                             "record the distance between replicas before each sync round; "
+                                             "sends three times the bytes of a local_sgd round");
 
 /// Drift of the replicas just before a synchronisation round, if requested (option `drift`). Records
 /// "replica_drift", |x_k - mean(x)| / |mean(x)| of each replica, and "replica_spread", the largest difference
@@ -44,7 +44,7 @@ inline constexpr OptionSpec kWarmup =
     option::integer("warmup", "0")
         .at_least(0)
         .in_unit("slots")
-        .doc_text("distributed data parallel first: the mean gradient in every update");
+        .doc_text("slots of data-parallel training first, with the mean gradient in every update");
 
 constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
   return option::integer("interval", fallback).at_least(1).in_unit("slots").doc_text(doc);
@@ -58,8 +58,8 @@ inline constexpr OptionSpec kLocalState =
     option::text("local_state", "\"keep\"")
         .one_of(kLocalStates)
         .doc_text(
-            "what a meeting does to the state of each replica's own optimizer: keep it, set it to zero, or "
-            "replace it by the mean over the replicas, which sends its bytes too");
+            "what a sync round does to the optimizer state of each replica: keep it, set it to zero, or "
+            "replace it by the mean over replicas, which is sent as well");
 
 class Rounds : public SyncBase {
  public:
@@ -86,7 +86,7 @@ class Rounds : public SyncBase {
   /// Called in every slot after the warm-up, before a synchronisation round.
   virtual void between(const Slot&, const StepOutcome&) {}
   /// Ends a round.
-  virtual void meet() = 0;
+  virtual void sync_round() = 0;
   /// Called once buffers have followed their policy too.
   virtual void settled() {}
 
@@ -104,7 +104,7 @@ class Rounds : public SyncBase {
 
  private:
   void part();
-  void settle_local_state();
+  void apply_local_state();
 
   const char* name_;
   std::int64_t interval_, warmup_, parted_ = 0;

@@ -85,7 +85,7 @@ void Averaging::complete() {
   if (phase_ == Phase::kArrived) merge_all();
 }
 
-void Averaging::meet(std::int64_t) {
+void Averaging::run_exchange(std::int64_t) {
   phase_ = Phase::kAgreed;
   complete();
   replica().sync_buffers();

@@ -15,11 +15,12 @@
 
 namespace tenon::sync_shadow {
 
-inline constexpr OptionSpec kPoll =
-    option::real("poll", "5e-4")
-        .at_least(1e-6)
-        .in_unit("s")
-        .doc_text("shadow: how often the background looks whether the others have come, on the run's clock");
+inline constexpr OptionSpec kPoll = option::real("poll", "5e-4")
+                                        .at_least(1e-6)
+                                        .in_unit("s")
+                                        .doc_text(
+                                            "shadow: how often the background checks whether the other ranks "
+                                            "have arrived, on the run's clock");
 
 class Averaging : public Shadow {
  public:
@@ -30,7 +31,7 @@ class Averaging : public Shadow {
  protected:
   bool takes_part() const override { return replica().replicas() > 1 && weight_ > 0; }
   void begin() override;
-  void meet(std::int64_t slot) override;
+  void run_exchange(std::int64_t slot) override;
   bool step(Actor& self, bool going) override;
   void settle() override;
 

@@ -40,7 +40,7 @@ void ShadowEasgd::start(Replica& replica) {
   if (!takes_part()) return;
   if (pairs_.empty()) {
     fail_config(
-        "sync shadow_easgd: the centre lies on servers, and this run has none; set [parallel] servers = 1 or "
+        "sync shadow_easgd: servers hold the centre, and this run has none; set [parallel] servers = 1 or "
         "more");
   }
   check_order();
@@ -189,7 +189,7 @@ void ShadowEasgd::between(std::int64_t) {
   replica().resume();
 }
 
-void ShadowEasgd::meet(std::int64_t) {
+void ShadowEasgd::run_exchange(std::int64_t) {
   move_by_elastic();
   if (turns_ == nullptr) return exchange();
   const std::size_t place = std::find(order_.begin(), order_.end(), replica().replica()) - order_.begin();

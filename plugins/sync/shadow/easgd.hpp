@@ -28,17 +28,17 @@ class ShadowEasgd final : public Shadow {
       kLock,
       option::real("elastic", "0.5")
           .between(0, 1)
-          .doc_text("a, the share of the way that trainer and centre go; 0: nothing is exchanged"),
+          .doc_text("a, the fraction of their difference by which trainer and centre move; 0: nothing is "
+                    "exchanged"),
       option::text("exchange", "'symmetric'")
           .one_of(kExchanges)
-          .doc_text(
-              "symmetric: both move by a (w - c); sequential: the centre first, the trainer to where it "
-              "then is; delta: the trainer fetches c and sends a (w - c), and trains a slot before it "
-              "moves"),
+          .doc_text("symmetric: both move by a (w - c); sequential: the centre moves first, then the trainer "
+                    "towards its new value; delta: the trainer fetches c and sends a (w - c), and trains a "
+                    "slot before it moves"),
       option::integers("order", "[]")
           .at_least(0)
-          .doc_text("foreground and stepped: trainers take turns in this order, all of them listed; empty: "
-                    "foreground trainers go when they come, stepped ones by their numbers"),
+          .doc_text("foreground and stepped: trainers take turns in this order, which lists all of them; "
+                    "empty: foreground trainers in the order of arrival, stepped ones by number"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "shadow_easgd",
@@ -57,7 +57,7 @@ class ShadowEasgd final : public Shadow {
   bool takes_part() const override { return replica().replicas() > 1 && elastic_ > 0; }
   ParameterSet& evaluated() const override { return *center_; }
   void begin() override;
-  void meet(std::int64_t slot) override;
+  void run_exchange(std::int64_t slot) override;
   void between(std::int64_t slot) override;
   bool step(Actor& self, bool going) override;
   void settle() override;

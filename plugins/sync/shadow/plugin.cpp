@@ -25,8 +25,8 @@ class ShadowMa final : public Averaging {
           .doc_text("a of w = (1 - a) w + a mean; 0: nothing is exchanged"),
       option::text("merge", "'lerp'")
           .one_of(kMerges)
-          .doc_text("lerp: as above, what workers did meanwhile is scaled by 1 - a; delta: w += mean - copy, "
-                    "which keeps it (weight is not used)"),
+          .doc_text("lerp: as above, which scales the workers' concurrent updates by 1 - a; delta: w += mean "
+                    "- copy, which keeps them (weight is not used)"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "shadow_ma",

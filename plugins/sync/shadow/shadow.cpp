@@ -90,12 +90,12 @@ void Shadow::fire(std::int64_t slot) {
       fail_config("sync " + std::string(name_) +
                   ": mode = \"stepped\" is for one worker; set [parallel] workers = 1");
     }
-    replica().host().spawn("shadow", [&](Actor&) { meet(slot); })->stop();
+    replica().host().spawn("shadow", [&](Actor&) { run_exchange(slot); })->stop();
     return;
   }
   replica().pause();
   try {
-    meet(slot);
+    run_exchange(slot);
   } catch (...) {
     replica().resume();
     throw;

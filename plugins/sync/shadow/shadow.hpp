@@ -30,8 +30,8 @@ inline constexpr OptionSpec kMode =
     option::text("mode", "'shadow'")
         .one_of(kModes)
         .doc_text(
-            "exchanges in the background; by the worker after a slot; or by the background at a "
-            "worker's word, for tests");
+            "shadow: exchanges run in the background; foreground: the worker runs them after a slot; "
+            "stepped: the background runs them when a worker says so, for tests");
 inline constexpr OptionSpec kInterval = option::integer("interval", "10")
                                             .at_least(1)
                                             .in_unit("slots")
@@ -40,23 +40,23 @@ inline constexpr OptionSpec kAt =
     option::integers("at", "[]")
         .at_least(1)
         .in_unit("slots")
-        .doc_text("foreground and stepped: exchanges after these many slots, in place of interval");
+        .doc_text("foreground and stepped: numbers of slots after which to exchange, in place of interval");
 inline constexpr OptionSpec kRest =
     option::real("rest", "1e-3")
         .at_least(1e-6)
         .in_unit("s")
-        .doc_text("shadow: from the end of an exchange to the next, on the run's clock");
+        .doc_text("shadow: pause from the end of an exchange to the next, on the run's clock");
 inline constexpr OptionSpec kPiece =
     option::integer("piece", "0")
         .at_least(0)
         .in_unit("byte")
         .doc_text(
-            "weights travel in pieces of at most this size, one after the other, so that what else uses "
-            "the link passes between them; 0: all that one exchange sends to one place at once");
+            "weights are sent in pieces of at most this size, one after the other, so that other traffic on "
+            "the link passes between them; 0: everything for one destination at once");
 inline constexpr OptionSpec kLock =
     option::text("merge_lock", "'none'")
         .one_of(kLocks)
-        .doc_text("none: merged while workers train; per_shard: they stand still while a shard is merged");
+        .doc_text("none: merge while workers train; per_shard: workers wait while a shard is merged");
 
 class Shadow : public SyncBase {
  public:
@@ -79,7 +79,7 @@ class Shadow : public SyncBase {
   /// Called once, on all trainers, before the first exchange, and after a restore.
   virtual void begin() = 0;
   /// Runs a whole exchange on this thread; the workers stand still. slot: of its call.
-  virtual void meet(std::int64_t slot) = 0;
+  virtual void run_exchange(std::int64_t slot) = 0;
   /// Called in every slot without a scripted exchange.
   virtual void between(std::int64_t) {}
   /// Runs one step of the background. `going`: no stop was requested. Returns false at the end.

@@ -50,10 +50,10 @@ inline std::size_t fragment_of(std::string_view name, std::span<const std::strin
   const auto found = std::find_if(patterns.begin(), patterns.end(),
                                   [&](std::string_view pattern) { return matches_pattern(pattern, name); });
   if (found == patterns.end()) {
-    fail_config(fmt::format(
-        "sync streaming_diloco: parameter '{}' belongs to no fragment; add a pattern that describes it to "
-        "sync.patterns, e.g. \"*\" as the last one",
-        name));
+    fail_config(
+        fmt::format("sync streaming_diloco: parameter '{}' belongs to no fragment; add a pattern that "
+                    "matches it to sync.patterns, e.g. \"*\" as the last one",
+                    name));
   }
   return found - patterns.begin();
 }
@@ -106,7 +106,7 @@ inline std::vector<Fragment> cut_fragments(const ParameterSet& live, std::int64_
     if (!fragments[i].parameters.empty()) continue;
     fail_config(
         fmt::format("sync streaming_diloco: sync.patterns: no trained parameter is left for '{}'; every "
-                    "pattern must be the first to describe some name",
+                    "pattern must be the first to match some name",
                     patterns[i]));
   }
   return fragments;

@@ -31,26 +31,24 @@ class StreamingDiloco final : public SyncBase {
       option::integer("interval", "100")
           .at_least(1)
           .in_unit("slots")
-          .doc_text("H: slots from one meeting of a fragment to its next; the paper: 30 and 100"),
+          .doc_text("H: slots between sync rounds of a fragment; the paper: 30 and 100"),
       option::integer("fragments", "4")
           .between(1, 1 << 20)
-          .doc_text("P: number of fragments; tensors are dealt to them in turn. Not read with patterns"),
+          .doc_text("P: number of fragments; tensors are assigned to them in turn. Ignored with patterns"),
       option::texts("patterns", "[]")
-          .doc_text(
-              "one fragment per pattern of parameter names, in this order; a name goes to the first that "
-              "describes it"),
+          .doc_text("one fragment per pattern of parameter names, in this order; a name goes to the first "
+                    "pattern that matches"),
       option::integer("delay", "1")
           .at_least(0)
           .in_unit("slots")
           .doc_text("tau: slots that a transfer may take; less than interval / fragments"),
       option::real("alpha", "0")
           .between(0, 1)
-          .doc_text("share of its own weights that a replica keeps at a meeting; the paper: 0 and 0.5"),
+          .doc_text("share of its own weights that a replica keeps at a sync round; the paper: 0 and 0.5"),
       option::text("first_sync", "\"full\"")
           .one_of(kFirst)
-          .doc_text(
-              "first meeting of a fragment: after a full interval and its offset, as in the paper, or at its "
-              "offset"),
+          .doc_text("first sync round of a fragment: after a full interval and its offset, as in the paper, "
+                    "or at its offset"),
       kOuterRule,
       outer_lr_option("0.4"),
       kOuterMomentum,
@@ -58,9 +56,8 @@ class StreamingDiloco final : public SyncBase {
       kOuterEps,
       option::text("communication", "\"parameter\"")
           .one_of(kWires)
-          .doc_text("how ways back travel: summed in the parameters' dtype, or each replica's own in bf16, "
-                    "MXFP8 or "
-                    "NVFP4 to all others, summed by the receiver in f32"),
+          .doc_text("how pseudo-gradients are sent: summed in the parameters' dtype, or each replica's in "
+                    "bf16, MXFP8 or NVFP4 to all others, which sum them in f32"),
   };
   static constexpr ComponentInfo kInfo{.id = "streaming_diloco",
                                        .summary = "DiLoCo with fragments synchronised in the background",
@@ -81,7 +78,7 @@ class StreamingDiloco final : public SyncBase {
   int leaving(std::int64_t done) const;
   void send(std::size_t fragment);
   void merge(std::size_t fragment);
-  void settle_buffers();
+  void sync_anchor_buffers();
 
   std::int64_t interval_, count_, delay_;
   double alpha_;
@@ -110,17 +107,17 @@ StreamingDiloco::StreamingDiloco(const Options& options)
   patterns_.assign(patterns.begin(), patterns.end());
   if (!patterns_.empty()) count_ = static_cast<std::int64_t>(patterns_.size());
   if (count_ > interval_) {
-    fail_config(fmt::format(
-        "sync streaming_diloco: {} fragments in an interval of {} slots: each needs a slot of its "
-        "own; raise sync.interval or take fewer fragments",
-        count_, interval_));
+    fail_config(
+        fmt::format("sync streaming_diloco: {} fragments in an interval of {} slots: each needs its own "
+                    "slot; raise sync.interval or take fewer fragments",
+                    count_, interval_));
   }
   if (delay_ >= interval_ / count_) {
-    fail_config(fmt::format(
-        "sync streaming_diloco: delay = {} with {} fragments in an interval of {} slots: the next "
-        "fragment leaves {} slots after one that would still be on its way; take a delay below "
-        "that, fewer fragments, or a longer interval",
-        delay_, count_, interval_, interval_ / count_));
+    fail_config(
+        fmt::format("sync streaming_diloco: delay = {} with {} fragments in an interval of {} slots: the "
+                    "next fragment leaves {} slots after one that is still in flight; take a delay below "
+                    "that, fewer fragments, or a longer interval",
+                    delay_, count_, interval_, interval_ / count_));
   }
 }
 
@@ -186,11 +183,11 @@ void StreamingDiloco::merge(std::size_t fragment) {
     if (alpha_ < 1) replica().live().touch(parameter);
   }
   flying_ = -1;
-  if (fragment == 0) settle_buffers();
+  if (fragment == 0) sync_anchor_buffers();
 }
 
 // Once per interval; the anchor is evaluated with these statistics.
-void StreamingDiloco::settle_buffers() {
+void StreamingDiloco::sync_anchor_buffers() {
   replica().sync_buffers();
   const ParameterSet& live = replica().live();
   for (const ParameterInfo& info : live.parameters()) {

@@ -171,7 +171,7 @@ void LibrarySums::begin(Sum& sum) {
   sum.state = State::kSumming;
 }
 
-void LibrarySums::go_on(Sum& sum) {
+void LibrarySums::advance_sum(Sum& sum) {
   const std::lock_guard lock(session_.mutex());
   const std::int64_t elements = sum.data.elements(), piece = kPieceBytes * elements / sum.data.bytes();
   bool working = false;
@@ -219,7 +219,7 @@ bool LibrarySums::advance() {
     if (sum->state == State::kAgreeing && (held & channel) == 0 && agreed(*sum)) begin(*sum);
     if (sum->state == State::kSumming) {
       working = true;
-      go_on(*sum);
+      advance_sum(*sum);
       if (sum->state == State::kDone) ended_.notify_all();
     }
     if (sum->state == State::kAgreeing ||

@@ -86,7 +86,7 @@ class LibrarySums {
   bool advance();
   void begin(Sum& sum);
   /// Checks the pieces in progress and begins more.
-  void go_on(Sum& sum);
+  void advance_sum(Sum& sum);
 
   MpiRendezvous& session_;
   double deadline_s_ = 60;

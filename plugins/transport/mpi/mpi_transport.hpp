@@ -21,8 +21,8 @@ class MpiTransport final : public Transport {
   static constexpr OptionSpec kOptions[] = {
       option::boolean("fast_nondeterministic", "false")
           .doc_text(
-              "sums of 64 KiB and more over all ranks by the library's own MPI_Iallreduce: in the library's "
-              "order, so other bits than every other transport, and possibly others in every run")};
+              "all-reduces of 64 KiB and more over all ranks use the library's MPI_Iallreduce, which sums in "
+              "its own order: bits differ from all other transports and may differ between runs")};
   static constexpr ComponentInfo kInfo{.id = TENON_MPI_ID,
                                        .summary = "ranks as processes, over " TENON_MPI_VENDOR,
                                        .options = kOptions,

@@ -395,7 +395,7 @@ void Group::pump() {
     if (state_ == State::kJoining) settle();
     if (state_ != State::kReady) return;
     poll_call();
-    look_at_stream();
+    poll_stream();
     give_queued();
   } catch (const Error& error) {
     fail({Failure::Kind::kError, error.what()});
@@ -426,7 +426,7 @@ void Group::record_given() {
   given_.clear();
 }
 
-void Group::look_at_stream() {
+void Group::poll_stream() {
   for (const auto& operation : operations_) {
     if (operation->state != Operation::State::kInStream || !session_->events().reached(operation->done))
       continue;

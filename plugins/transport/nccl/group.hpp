@@ -109,7 +109,7 @@ class Group {
   void after_call(int result, const char* name);
   void poll_call();
   void record_given();
-  void look_at_stream();
+  void poll_stream();
   void drop(Operation& operation);
   // Waiting and ending.
   Failure look_around(const Operation& operation, bool at_deadline);

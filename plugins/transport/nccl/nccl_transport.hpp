@@ -15,16 +15,16 @@ class NcclTransport final : public Transport, private DeviceTransport, private N
  public:
   static constexpr OptionSpec kOptions[] = {
       option::boolean("fast_nondeterministic", "false")
-          .doc_text("must be true: NCCL's sums follow an order of its own, so other bits than every other "
-                    "transport, and possibly others in every run"),
+          .doc_text("must be true: NCCL sums in its own order, so bits differ from all other transports and "
+                    "may differ between runs"),
       option::text("library", "\"\"")
-          .doc_text("path of NCCL; \"\" is libnccl.so.2 where the system's loader looks"),
+          .doc_text("path of the NCCL library; \"\" is libnccl.so.2 on the path of the system's loader"),
       option::text("interface", "\"\"")
-          .doc_text("network interface whose addresses are told to the other ranks, e.g. \"eth0\"; \"\" is "
-                    "all; NCCL itself reads NCCL_SOCKET_IFNAME"),
+          .doc_text("network interface whose addresses are announced to the other ranks, e.g. \"eth0\"; \"\" "
+                    "is all; NCCL itself reads NCCL_SOCKET_IFNAME"),
       option::boolean("shrink", "false")
-          .doc_text("keep what failed until the survivors shrink it, where NCCL can (2.28), instead of "
-                    "connecting anew")};
+          .doc_text("keep failed communicators until the survivors shrink them, where NCCL can (2.28), "
+                    "instead of reconnecting")};
   static constexpr ComponentInfo kInfo{
       .id = "nccl",
       .summary = "ranks as processes with a GPU each, over NVIDIA's NCCL",

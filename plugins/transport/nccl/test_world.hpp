@@ -119,14 +119,14 @@ class NcclWorld final : public testing::ProcessWorld {
     const testing::RendezvousFolder folder;
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(std::make_unique<TestDevice>(identities.empty() ? "" : identities[rank]));
-      meetings_.push_back(std::make_unique<testing::FolderRendezvous>(folder.path(), rank, ranks));
+      rendezvous_.push_back(std::make_unique<testing::FolderRendezvous>(folder.path(), rank, ranks));
     }
     errors = each([&](int rank) {
       WorldSpec spec;
       spec.ranks = ranks;
       spec.deadline_s = deadline_s;
       spec.clock = clock_.get();
-      spec.rendezvous = meetings_[rank].get();
+      spec.rendezvous = rendezvous_[rank].get();
       TestOptions options;
       options.shrink = (shrinking >> rank & 1) != 0;
       at(rank) = std::make_unique<NcclTransport>(options);
@@ -171,7 +171,7 @@ class NcclWorld final : public testing::ProcessWorld {
   }
   std::unique_ptr<Clock> clock_;
   std::vector<std::unique_ptr<TestDevice>> devices_;
-  std::vector<std::unique_ptr<testing::FolderRendezvous>> meetings_;
+  std::vector<std::unique_ptr<testing::FolderRendezvous>> rendezvous_;
   std::vector<std::unique_ptr<NcclTransport>> transports_;
 };
 

@@ -64,9 +64,9 @@ Announcement read_announcement(std::string_view text, int rank) {
   if (parts.empty() || parts[0] != kHead) refuse("expected to begin with tenon-socket/1");
   if (parts.size() != 6) refuse("expected six words");
   Announcement found;
-  if (parts[1].size() != 16 || !read_number(parts[1], found.token, 16)) refuse("whose token is none");
+  if (parts[1].size() != 16 || !read_number(parts[1], found.token, 16)) refuse("invalid token");
   found.place = parts[2];
-  if (!read_number(parts[3], found.port, 10) || found.port == 0) refuse("whose port is none");
+  if (!read_number(parts[3], found.port, 10) || found.port == 0) refuse("invalid port");
   if (parts[4] != "any" && parts[4] != "only") refuse("expected 'any' or 'only'");
   found.only = parts[4] == "only";
   for (const std::string_view address : split(parts[5], ',')) {

@@ -16,10 +16,11 @@ class SocketTransport final : public Transport {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::text("address", "\"\"")
-          .doc_text("numeric address or host name of this machine to listen at and to tell the others; \"\" "
-                    "listens everywhere and tells all addresses"),
+          .doc_text("numeric address or host name of this machine to listen on and to announce to the "
+                    "others; \"\" listens on all addresses and announces all of them"),
       option::text("interface", "\"\"")
-          .doc_text("network interface whose addresses are told to the others, e.g. \"eth0\"; \"\" is all")};
+          .doc_text(
+              "network interface whose addresses are announced to the others, e.g. \"eth0\"; \"\" is all")};
   static constexpr ComponentInfo kInfo{
       .id = "socket",
       .summary = "ranks as processes, over TCP",

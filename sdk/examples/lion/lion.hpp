@@ -24,7 +24,7 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
           .doc_text("share of the momentum in the direction; share of the momentum that is kept"),
       tenon::option::real("weight_decay", "0")
           .at_least(0)
-          .doc_text("share of a weight taken per unit of learning rate; biases and norms are left alone"),
+          .doc_text("decoupled weight decay per unit of learning rate; not for biases and norms"),
   };
   static constexpr tenon::ComponentInfo kInfo{.id = "lion",
                                               .summary = "sign of an interpolated momentum",

@@ -47,7 +47,7 @@ class IndexedDataset : public Dataset {
     return option::text("order", "\"shuffled\"")
         .one_of(kOrders)
         .doc_text(
-            "shuffled: every sample once per epoch; sequential: as they lie in the file; random: drawn with "
+            "shuffled: every sample once per epoch; sequential: in file order; random: drawn with "
             "replacement");
   }
   static constexpr OptionSpec val_fraction_option(const char* default_toml) {

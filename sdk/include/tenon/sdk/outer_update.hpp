@@ -15,20 +15,22 @@ TENON_ABI_BEGIN
 enum class OuterRule { kNesterov, kSgd, kAdam };
 inline constexpr auto kOuterRules = option::choice<OuterRule>(
     {{"nesterov", OuterRule::kNesterov}, {"sgd", OuterRule::kSgd}, {"adam", OuterRule::kAdam}});
-inline constexpr OptionSpec kOuterRule = option::text("outer", "\"nesterov\"")
-                                             .one_of(kOuterRules)
-                                             .doc_text(
-                                                 "optimizer of the anchor: nesterov and sgd with "
-                                                 "outer_momentum, or adam");
+inline constexpr OptionSpec kOuterRule =
+    option::text("outer", "\"nesterov\"")
+        .one_of(kOuterRules)
+        .doc_text("outer optimizer, which updates the anchor: nesterov or sgd with outer_momentum, or adam");
 constexpr OptionSpec outer_lr_option(const char* fallback) {
-  return option::real("outer_lr", fallback).between(1e-9, 1e3).doc_text("rate of the anchor's step");
+  return option::real("outer_lr", fallback)
+      .between(1e-9, 1e3)
+      .doc_text("learning rate of the outer optimizer");
 }
 inline constexpr OptionSpec kOuterMomentum =
-    option::real("outer_momentum", "0.9").between(0, 0.999999).doc_text("of nesterov and sgd");
-inline constexpr OptionSpec kOuterBetas =
-    option::reals("outer_betas", "[0.9, 0.95]").between(0, 0.999999).doc_text("of adam");
+    option::real("outer_momentum", "0.9").between(0, 0.999999).doc_text("momentum of nesterov and sgd");
+inline constexpr OptionSpec kOuterBetas = option::reals("outer_betas", "[0.9, 0.95]")
+                                              .between(0, 0.999999)
+                                              .doc_text("decay rates of adam's moments");
 inline constexpr OptionSpec kOuterEps =
-    option::real("outer_eps", "0.1").between(1e-12, 1e3).doc_text("of adam; the paper's outer Adam");
+    option::real("outer_eps", "0.1").between(1e-12, 1e3).doc_text("eps of adam; the default is the paper's");
 
 class OuterUpdate {
  public:

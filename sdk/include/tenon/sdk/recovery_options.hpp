@@ -10,13 +10,13 @@ namespace option {
 constexpr OptionSpec keep_checkpoints() {
   return integer("keep", "2")
       .between(2, 1000000)
-      .doc_text("checkpoints that stay on disk; two, so that a damaged newest one is not the last");
+      .doc_text("checkpoints kept on disk; at least two, in case the newest is damaged");
 }
 
 /// SavePlan::background.
 constexpr OptionSpec save_in_background() {
   return boolean("async", "true")
-      .doc_text("copy the state, then write while training goes on; false: training waits for the disk");
+      .doc_text("copy the state, then write while training continues; false: training waits for the disk");
 }
 
 constexpr OptionSpec save_at_end() {
