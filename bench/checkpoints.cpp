@@ -67,7 +67,7 @@ inline void require_disk(const std::string& folder) {
 }
 
 /// Waits until no earlier measurement still writes to the disk.
-inline void settle_disk(const std::string& folder) {
+inline void sync_disk(const std::string& folder) {
   const RawFile file(folder, O_RDONLY | O_DIRECTORY);
   file.check(::syncfs(file.descriptor()));
 }
@@ -304,7 +304,7 @@ class Measurement {
     for (const SaveResult& result : saver_.take_results()) {
       if (result.status != SaveStatus::kCommitted || !result.error.empty()) fail_run(result.error);
     }
-    settle_disk(folder_);
+    sync_disk(folder_);
     return seconds;
   }
 
@@ -313,7 +313,7 @@ class Measurement {
     const std::string path = folder_ + "/raw";
     const double seconds = seconds_of([&] { write_raw(path, std::span(buffer_).first(state_.bytes())); });
     fs::remove(path);
-    settle_disk(folder_);
+    sync_disk(folder_);
     return seconds;
   }
 

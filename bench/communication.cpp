@@ -160,7 +160,7 @@ void mixing(const Settings& settings) {
             parallel_tables(2, "type = \"palsgd\"\nwarmup = 0\ninterval = 1000\np = 0.5", "") + observer,
         &watch);
     if (result.bytes_by_purpose.count("parameter") > 0)
-      fail_run("palsgd sent parameters between its meetings");
+      fail_run("palsgd sent parameters between its sync rounds");
     shares.push_back(100 * bench::median(slots.mixed) / bench::median(slots.applied));
   }
   fmt::print(

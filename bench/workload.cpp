@@ -258,7 +258,7 @@ std::vector<std::pair<std::string, Make>> workloads() {
   return all;
 }
 
-/// Uses so many ranks as threads, each with a batch of its own.
+/// Uses this many ranks as threads, each with its own batch.
 void set_ranks(Workload& workload, int ranks) {
   if (ranks == 1) return;
   workload.title += fmt::format(", {} ranks", ranks);

@@ -241,7 +241,7 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
     }
   }
   if (plan.checks.empty()) {
-    fail_run(fmt::format("tenon_conformance {}.{}", base::how_it_ended(child, std::chrono::seconds(10)),
+    fail_run(fmt::format("tenon_conformance {}.{}", base::describe_exit(child, std::chrono::seconds(10)),
                          base::last_words(child.words)));
   }
   return plan;
@@ -347,7 +347,7 @@ class Runner {
       if (!child.ended || child.status != 0 || check.text.empty()) {
         const std::string report = sanitizer_report(child.words);
         check.text +=
-            fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ", base::how_it_ended(child, limit),
+            fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ", base::describe_exit(child, limit),
                         report.empty() ? base::last_words(child.words) : report);
       }
     }

@@ -38,7 +38,7 @@ struct Finding {
 };
 
 /// Examines each plugin in a child process, so that a crash or a hang is a finding.
-std::vector<Finding> look_at(Registry& registry) {
+std::vector<Finding> probe_plugins(Registry& registry) {
   std::vector<Finding> findings;
   for (const PluginStatus& plugin : registry.plugins()) {
     Finding finding{
@@ -137,7 +137,7 @@ int run_doctor(const std::vector<std::string>& arguments) {
   if (parsed.helped) return 0;
   Runtime runtime;
   runtime.discover({});
-  const std::vector<Finding> findings = look_at(runtime.registry());
+  const std::vector<Finding> findings = probe_plugins(runtime.registry());
   if (parsed.values.count("json") > 0) {
     print_json(findings);
   } else {

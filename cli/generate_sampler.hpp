@@ -20,7 +20,7 @@ namespace tenon::cli {
 
 struct SamplerSettings {
   double temperature = 1;  ///< 0 = always the largest logit
-  std::int64_t top_k = 0;  ///< choose among so many largest logits; 0 = all
+  std::int64_t top_k = 0;  ///< choose among this many largest logits; 0 = all
   std::uint64_t seed = 1;
 };
 

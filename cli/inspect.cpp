@@ -311,7 +311,7 @@ std::string print_markdown(const FileFacts& facts) {
 
 /// Reads the tag. Throws Error(kPlugin) for a file without one. With `load`, also loads a file that fits this
 /// program in a child process.
-FileFacts look_at_file(const std::filesystem::path& file, bool load) {
+FileFacts read_file_facts(const std::filesystem::path& file, bool load) {
   std::error_code failure;
   FileFacts facts{std::filesystem::canonical(file, failure), {}, std::nullopt, ""};
   if (failure) throw Error(ErrorKind::kPlugin, plugin::cannot_load(file, failure.message() + "."));
@@ -346,7 +346,7 @@ Format format_of(const Parsed& parsed) {
 }
 
 int inspect_file(const std::string& file, bool load, Format format) {
-  const FileFacts facts = look_at_file(file, load);
+  const FileFacts facts = read_file_facts(file, load);
   std::cout << print_file(facts, format) << std::flush;
   if (!facts.reason.empty()) throw Error(ErrorKind::kPlugin, facts.reason);
   return 0;

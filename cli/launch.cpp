@@ -131,9 +131,9 @@ std::unique_ptr<ControlServer> LaunchedRun::serve(bool first) {
   spec.ranks = share_.world;
   spec.token = share_.token;
   spec.outlives_deaths = share_.restarts > 0;
-  spec.how_it_ended = [this](int rank) {
+  spec.describe_exit = [this](int rank) {
     const RankProcesses* processes = listeners_.processes.load();
-    return processes == nullptr ? std::string() : processes->how_it_ended(rank);
+    return processes == nullptr ? std::string() : processes->describe_exit(rank);
   };
   const bool given = first && !share_.control.empty();
   if (given) {
@@ -164,7 +164,7 @@ LaunchEnd LaunchedRun::run() {
   outcome.status = std::max(server_ ? server_->failure_status() : 0, processes_->exit_status());
   outcome.spoke = processes_->spoke_for_itself(0);
   if (outcome.bad >= 0) {
-    outcome.how = processes_->how_it_ended(outcome.bad);
+    outcome.how = processes_->describe_exit(outcome.bad);
     outcome.bad_spoke = processes_->spoke_for_itself(outcome.bad);
     outcome.last_words = processes_->last_words(outcome.bad);
   }
@@ -184,7 +184,7 @@ void LaunchedRun::watch() {
     if (!bad_since_) bad_since_ = Steady::now();
     const auto passed = Steady::now() - *bad_since_;
     if (server_ != nullptr && bad >= 0 && !failed && passed > kSaidWithin) {
-      const std::string how = processes_->how_it_ended(bad) + " without a word to the others";
+      const std::string how = processes_->describe_exit(bad) + " without a word to the others";
       if (share_.restarts > 0) {
         server_->interrupt(bad, how);
       } else {
@@ -228,7 +228,7 @@ void LaunchedRun::begin_generation(const std::vector<int>& dead, const std::vect
   std::swap(next, server_);
   if (began_ && std::find(train_.begin(), train_.end(), "--resume") == train_.end())
     train_.emplace_back("--resume");
-  next->go_on({generation_, share_.control, share_.token, began_});
+  next->resume_ranks({generation_, share_.control, share_.token, began_});
   for (const int rank : dead) processes_->start_again(process_of(rank), train_);
 }
 

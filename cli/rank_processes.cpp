@@ -135,11 +135,11 @@ const RankProcesses::Child* RankProcesses::find(int rank) const {
   return found == children_.end() ? nullptr : &*found;
 }
 
-std::string RankProcesses::how_it_ended(int rank) const {
+std::string RankProcesses::describe_exit(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
   if (child == nullptr || !child->ended()) return "";
-  return "its process " + base::how_it_ended(child->process.status());
+  return "its process " + base::describe_exit(child->process.status());
 }
 
 int RankProcesses::first_bad_rank() const {

@@ -40,7 +40,7 @@ class RankProcesses {
 
   /// "its process was killed by signal 9 (Killed)", "its process ended with exit status 3"; "" while it runs,
   /// and for ranks of other machines.
-  std::string how_it_ended(int rank) const;
+  std::string describe_exit(int rank) const;
   bool ended(int rank) const;
   /// The first of these processes that ended badly; -1 when none.
   int first_bad_rank() const;

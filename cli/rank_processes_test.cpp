@@ -24,19 +24,19 @@ TEST(RankProcesses, TellEndsApart) {
   RankProcesses processes("/bin/sh", {"-c", kScript}, ranks(4));
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto three_ended = [&] {
-    return processes.how_it_ended(0) != "" && processes.how_it_ended(1) != "" &&
-           processes.how_it_ended(2) != "";
+    return processes.describe_exit(0) != "" && processes.describe_exit(1) != "" &&
+           processes.describe_exit(2) != "";
   };
   while (!three_ended() && std::chrono::steady_clock::now() < until)
     EXPECT_FALSE(processes.poll(std::chrono::milliseconds(20)));
-  EXPECT_EQ(processes.how_it_ended(0), "its process ended with exit status 0");
-  EXPECT_EQ(processes.how_it_ended(1), "its process ended with exit status 3");
-  EXPECT_EQ(processes.how_it_ended(2), "its process was killed by signal 9 (Killed)");
-  EXPECT_EQ(processes.how_it_ended(3), "");
+  EXPECT_EQ(processes.describe_exit(0), "its process ended with exit status 0");
+  EXPECT_EQ(processes.describe_exit(1), "its process ended with exit status 3");
+  EXPECT_EQ(processes.describe_exit(2), "its process was killed by signal 9 (Killed)");
+  EXPECT_EQ(processes.describe_exit(3), "");
   processes.kill_all();
   while (!processes.poll(std::chrono::milliseconds(20)) && std::chrono::steady_clock::now() < until) {
   }
-  EXPECT_THAT(processes.how_it_ended(3), HasSubstr("signal 9"));
+  EXPECT_THAT(processes.describe_exit(3), HasSubstr("signal 9"));
   EXPECT_THAT(processes.last_words(1), HasSubstr("sorry"));
   EXPECT_EQ(processes.exit_status(), 3);
 }
@@ -56,7 +56,7 @@ TEST(RankProcesses, HaveWordsForSignalsWithoutAName) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!processes.poll(std::chrono::milliseconds(20)) && std::chrono::steady_clock::now() < until) {
   }
-  EXPECT_EQ(processes.how_it_ended(4), "its process was killed by signal 40 (a signal without a name)");
+  EXPECT_EQ(processes.describe_exit(4), "its process was killed by signal 40 (a signal without a name)");
 }
 
 }  // namespace

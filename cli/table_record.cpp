@@ -42,7 +42,7 @@ class Node {
   }
   double real(const char* key) const {
     const Node node = at(key);
-    if (!node.value_.is_number()) fail(fmt::format("'{}' is no number", key));
+    if (!node.value_.is_number()) fail(fmt::format("'{}' is not a number", key));
     return node.value_.get<double>();
   }
   /// A whole number from 0 to `most`.
@@ -51,7 +51,7 @@ class Node {
   }
   std::int64_t count_of(const char* key, std::int64_t most) const {
     if (!value_.is_number_unsigned() || value_.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-      fail(fmt::format("'{}' is no whole number from 0 to {}", key, most));
+      fail(fmt::format("'{}' is not a whole number from 0 to {}", key, most));
     return value_.get<std::int64_t>();
   }
   [[noreturn]] void fail(const std::string& what) const {

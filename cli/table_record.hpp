@@ -40,7 +40,7 @@ struct TableFacts {
 struct RankTables {
   int rank = 0, ranks = 1;
   std::int64_t first_slot = 0, slots = 0;
-  std::int64_t named_rows = 0;          ///< at most so many hottest rows per table
+  std::int64_t named_rows = 0;          ///< at most this many hottest rows per table
   std::vector<TableFacts> tables = {};  ///< each with one part
 };
 

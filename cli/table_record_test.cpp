@@ -162,15 +162,15 @@ TEST_F(TablesOfARun, SayWhatAFileLacks) {
       {file(0, 1, kFirst).substr(0, 200), "it is no JSON"},
       {"[]", "it has no 'rank'"},
       {file(1, 1, ""), "rank 1 of 1"},
-      {"{\"rank\": -1}", "'rank' is no whole number from 0 to 1048576"},
+      {"{\"rank\": -1}", "'rank' is not a whole number from 0 to 1048576"},
       {R"({"rank": 0, "ranks": 1, "first_slot": 0, "slots": 1, "named_rows": 2, "tables": 3})",
        "'tables' is no list"},
       {file(0, 1, "{\"name\": 3}"), "'name' is no text"},
-      {file(0, 1, table("[0, 11]", 1, 1, "")), "'owned' is no whole number from 0 to 10"},
-      {file(0, 1, table("[7, 6]", 1, 1, "")), "'owned' is no whole number from 0 to 6"},
+      {file(0, 1, table("[0, 11]", 1, 1, "")), "'owned' is not a whole number from 0 to 10"},
+      {file(0, 1, table("[7, 6]", 1, 1, "")), "'owned' is not a whole number from 0 to 6"},
       {file(0, 1, table("[0]", 1, 1, "")), "'owned' must hold two numbers"},
-      {file(0, 1, table("[0, 5]", 1, 6, "")), "'touched_rows' is no whole number from 0 to 5"},
-      {file(0, 1, table("[0, 5]", 1, 1, "{\"row\": 0.5}")), "'row' is no whole number from 0 to 10"},
+      {file(0, 1, table("[0, 5]", 1, 6, "")), "'touched_rows' is not a whole number from 0 to 5"},
+      {file(0, 1, table("[0, 5]", 1, 1, "{\"row\": 0.5}")), "'row' is not a whole number from 0 to 10"},
   };
   for (const auto& [text, what] : cases) {
     write("tables.rank0.json", text);

@@ -24,7 +24,7 @@ target_compile_options(tenon_cuda_rules INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--f
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TENON_WARNINGS_AS_ERRORS}>>:--Werror=all-warnings>)
 target_link_libraries(tenon_cuda_rules INTERFACE CUDA::cudart_static)
 
-# tenon_cuda_headers(NAME HEADER): finds the headers of a library that is no part of the toolkit, in the toolkit's folder, the
+# tenon_cuda_headers(NAME HEADER): finds the headers of a library that is not part of the toolkit, in the toolkit's folder, the
 # system or a Python package of NVIDIA; -DTENON_<NAME>_INCLUDE names another folder. Without them the code that needs them is
 # left out: sources test __has_include.
 function(tenon_cuda_headers name header)

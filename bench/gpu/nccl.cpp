@@ -151,7 +151,7 @@ class Rank {
   Rank(const GpuSettings& settings, const Library& library, const std::string& folder, int rank, int ranks)
       : ranks_(ranks),
         library_(library),
-        meeting_(folder, rank, ranks),
+        rendezvous_(folder, rank, ranks),
         place_(folder + "/own", rank, ranks) {
     registry_.discover({});
     std::filesystem::create_directories(folder + "/own");
@@ -169,7 +169,7 @@ class Rank {
     WorldSpec world;
     world.ranks = ranks;
     world.clock = clock_.get();
-    world.rendezvous = &meeting_;
+    world.rendezvous = &rendezvous_;
     transport_->connect(world);
     static_cast<DeviceTransport*>(transport_->query(DeviceTransport::kId))->attach(rank, *device_);
     for (int i = 0; i < ranks; ++i) members_.push_back(i);
@@ -214,7 +214,7 @@ class Rank {
 
   int ranks_;
   const Library& library_;
-  testing::FolderRendezvous meeting_, place_;
+  testing::FolderRendezvous rendezvous_, place_;
   std::unique_ptr<Clock> clock_ = make_wall_clock();
   testing::QuietHost host_;
   Registry registry_;

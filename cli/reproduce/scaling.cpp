@@ -35,7 +35,7 @@ void check_points(const std::vector<std::int64_t>& points, const std::string& ke
   if (points.empty()) problems.say(key, "name at least one number of trainers, e.g. points = [1, 2, 5]");
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i] < 1)
-      problems.say(key, fmt::format("{} is no number of trainers; expected 1 or more", points[i]));
+      problems.say(key, fmt::format("{} is not a number of trainers; expected 1 or more", points[i]));
     if (i > 0 && points[i] <= points[i - 1])
       problems.say(key, fmt::format("{} follows {}; values must ascend", points[i], points[i - 1]));
   }

@@ -175,7 +175,7 @@ TEST(ScalingFile, ErrorsNamePlaceAndProblem) {
   const WrongPoints cases[] = {
       {"points = [1, 2, 4]", "points = [1, 4, 2]", ":8:10: scaling.points: 2 follows 4; values must ascend"},
       {"points = [1, 2, 4]", "points = [0, 2]",
-       ":8:10: scaling.points: 0 is no number of trainers; expected 1 or more"},
+       ":8:10: scaling.points: 0 is not a number of trainers; expected 1 or more"},
       {"points = [1, 2, 4]", "points = []", "scaling.points: name at least one number of trainers"},
       {"points = [1, 2, 4]", "pionts = [1, 2, 4]", "did you mean 'points'?"},
       {"points = [1, 4]", "points = [4, 1]", ":17:10: size.quick.points: 1 follows 4; values must ascend"},

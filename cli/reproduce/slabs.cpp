@@ -178,18 +178,18 @@ void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key,
   if (ranks.empty()) report.say(key, "name at least one number of ranks, e.g. [1, 2, 4]");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 1 || ranks[i] > 4096)
-      report.say(key, fmt::format("{} is no number of ranks; expected 1 to 4096", ranks[i]));
+      report.say(key, fmt::format("{} is not a number of ranks; expected 1 to 4096", ranks[i]));
     if (i > 0 && ranks[i] <= ranks[i - 1])
       report.say(key, fmt::format("{} follows {}; values must ascend", ranks[i], ranks[i - 1]));
   }
 }
 
-/// Returns "", or why the problem cannot be sharded over so many ranks.
+/// Returns "", or why the problem cannot be sharded over this many ranks.
 std::string refusal(const SlabProblem& problem, std::int64_t ranks, int sharded_dim) {
   const std::size_t at = sharded_dim;
   if (!problem.of_one_rank && problem.points[at] % ranks != 0)
-    return fmt::format("{} points along dimension {} are no equal slabs for {} ranks", problem.points[at],
-                       sharded_dim, ranks);
+    return fmt::format("{} points along dimension {} do not form equal slabs for {} ranks",
+                       problem.points[at], sharded_dim, ranks);
   const SlabOperator whole = problem.whole(ranks, sharded_dim), local = problem.local(ranks, sharded_dim);
   if (whole.useful_ranks() < ranks)
     return fmt::format(

@@ -182,7 +182,7 @@ TEST(SlabFile, WhatCannotBeIsRefusedWithItsPlace) {
       {"bandwidth = 1e9", "bandwith = 1e9", "did you mean 'bandwidth'?"},
       {"of_one_rank = true", "one_rank = true", "slabs.problem[0] has no option 'one_rank'"},
       {"predicted = [1, 8]", "predicted = [1, 6]",
-       "slabs.problem[2].points: 16 points along dimension 1 are no equal slabs for 6 ranks"},
+       "slabs.problem[2].points: 16 points along dimension 1 do not form equal slabs for 6 ranks"},
       {"predicted = [1, 8]", "predicted = [1, 16]",
        "16 ranks share 8 modes along dimension 0: some would have none"},
       {"predicted = [1, 8]", "predicted = [8, 1]", "slabs.predicted: 1 follows 8; values must ascend"},

@@ -76,8 +76,8 @@ bool WorkerProcess::ended() {
   return !child_.running();
 }
 
-std::string WorkerProcess::how_it_ended() const {
-  std::string text = "its process " + base::how_it_ended(child_.status());
+std::string WorkerProcess::describe_exit() const {
+  std::string text = "its process " + base::describe_exit(child_.status());
   std::string words = last_words_;
   while (!words.empty() && words.back() == '\n') words.pop_back();
   return words.empty() ? text : text + "; its last words: " + words;
@@ -180,7 +180,7 @@ void Pool::listen(std::chrono::milliseconds limit) {
     if (slot.process == nullptr) continue;
     if (slot.process->ended()) {
       hear(slot);  // its last messages
-      if (slot.process != nullptr) lost(slot, slot.process->how_it_ended());
+      if (slot.process != nullptr) lost(slot, slot.process->describe_exit());
     } else {
       enforce_limit(slot);
     }

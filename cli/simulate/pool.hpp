@@ -34,9 +34,9 @@ class WorkerProcess {
   bool send(const Order& order);
   /// Reads what has arrived. Returns true with the next `answer`. Throws Error(kRun) for an invalid message.
   bool next(Answer& answer);
-  /// Returns whether it has ended; then how_it_ended() describes how, with its last output.
+  /// Returns whether it has ended; then describe_exit() describes how, with its last output.
   bool ended();
-  std::string how_it_ended() const;
+  std::string describe_exit() const;
   /// Kills it and all processes that it started; so does the destructor.
   void end() { child_.kill(); }
 

@@ -59,7 +59,7 @@ CpuFeatures detect_cpu_features() {
   return features;
 }
 
-bool ask_for_tiles() {
+bool request_amx_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // of arch_prctl, and the number of the state
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -70,7 +70,7 @@ bool ask_for_tiles() {
 
 #else
 
-bool ask_for_tiles() {
+bool request_amx_tiles() {
   return false;
 }
 

@@ -19,7 +19,8 @@ struct Entry {
 // The build selects its sets (TENON_KERNEL_SETS).
 constexpr Entry kEntries[] = {
 #if TENON_HAS_KERNELS_AMX
-    {"amx", kernels_amx, [](const CpuFeatures& f) { return f.avx512_bf16 && f.amx_bf16 && ask_for_tiles(); }},
+    {"amx", kernels_amx,
+     [](const CpuFeatures& f) { return f.avx512_bf16 && f.amx_bf16 && request_amx_tiles(); }},
 #endif
 #if TENON_HAS_KERNELS_AVX512
     {"avx512", kernels_avx512, [](const CpuFeatures& f) { return f.avx512; }},

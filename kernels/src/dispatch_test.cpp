@@ -17,7 +17,7 @@ TEST(Dispatch, OrdersSetsByFeatures) {
   EXPECT_EQ(kernel_names(avx512), (Names{"avx512", "avx2", "portable", "reference"}));
   const Names with_tiles{"amx", "avx512", "avx2", "portable", "reference"};
   EXPECT_EQ(kernel_names(tiles),
-            ask_for_tiles() ? with_tiles : Names(with_tiles.begin() + 1, with_tiles.end()));
+            request_amx_tiles() ? with_tiles : Names(with_tiles.begin() + 1, with_tiles.end()));
   EXPECT_STREQ(select_kernels("", avx512)->name, "avx512");
   EXPECT_STREQ(select_kernels("auto", avx2)->name, "avx2");
   EXPECT_STREQ(select_kernels("avx2", avx512)->name, "avx2");

@@ -78,7 +78,7 @@ std::string reported(const fs::path& folder) {
     if (!entry.path().filename().string().starts_with("log.rank")) continue;
     std::ifstream in(entry.path());
     for (std::string line; std::getline(in, line);) {
-      const std::size_t at = line.find("failed and is called no more");
+      const std::size_t at = line.find("failed and is disabled");
       if (at != std::string::npos) return line.substr(at);
     }
   }

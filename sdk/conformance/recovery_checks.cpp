@@ -275,7 +275,7 @@ std::vector<std::string> sets_of_tables() {
           "model={type=\"dlrm\", bottom=[4, 4], top=[4, 1]}"};
 }
 
-/// A run that is killed after so many slots and resumed ends as `whole` did. Returns whether it found a
+/// A run that is killed after this many slots and resumed ends as `whole` did. Returns whether it found a
 /// generation.
 bool ends_alike(Subject& subject, RunRequest run, int slot, const RunResult& whole) {
   const char* const trained = run.sets.empty() ? "" : " with row tables";

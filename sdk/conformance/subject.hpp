@@ -125,7 +125,7 @@ class Subject {
   Device& device(std::string_view kernels = "auto");
   /// Throws NotApplicable if the component is a device that this machine lacks, or is tested on one.
   void require_hardware();
-  /// Returns false if there is no device for each of so many ranks, as with several ranks and one GPU.
+  /// Returns false if there is no device for each of this many ranks, as with several ranks and one GPU.
   bool has_room(int ranks) const { return ranks <= places_; }
   /// Opens another device, owned by the caller.
   testing::Made<Device> another_device(std::string_view kernels);

@@ -47,7 +47,7 @@ using config::FailureLaw;
 
 namespace {
 
-/// A law under which one draw in so many has enough failures can be waited for.
+/// Draws after which a schedule with enough failures is given up as too rare.
 constexpr std::uint64_t kMostDraws = 100000;
 
 double time_between(const FailureLaw& law, double uniform) {

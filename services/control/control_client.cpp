@@ -84,7 +84,7 @@ struct ControlClient::Impl {
       if (!error) error = try_to_connect(found, until);
       if (!error) break;
       if (Steady::now() >= until) {
-        throw DeadlineError(fmt::format("rank {}: nobody answers at the control plane {} within {:g} s: {}",
+        throw DeadlineError(fmt::format("rank {}: no answer from the control plane {} within {:g} s: {}",
                                         spec.rank, spec.server, spec.deadline_s, error.message()));
       }
       std::this_thread::sleep_for(kTryAgainAfter);
@@ -193,9 +193,10 @@ struct ControlClient::Impl {
                                      spec.server, error.message()),
                          1);
     }
-    failed_with(fmt::format("rank {}: the control plane {} is gone ({}); whoever started the run has ended",
-                            spec.rank, spec.server, why.empty() ? "it closed the connection" : why),
-                1);
+    failed_with(
+        fmt::format("rank {}: the control plane {} is gone ({}); the program that started the run has ended",
+                    spec.rank, spec.server, why.empty() ? "it closed the connection" : why),
+        1);
   }
 
   void take(ControlRecord record) {

@@ -341,8 +341,8 @@ struct ControlServer::Impl final : private ControlSession::Events {
 
   void ask_how_it_ended(int rank, const std::shared_ptr<asio::steady_timer>& timer,
                         std::chrono::steady_clock::time_point until) {
-    std::string how = spec.how_it_ended ? spec.how_it_ended(rank) : std::string();
-    if (how.empty() && spec.how_it_ended && std::chrono::steady_clock::now() < until) {
+    std::string how = spec.describe_exit ? spec.describe_exit(rank) : std::string();
+    if (how.empty() && spec.describe_exit && std::chrono::steady_clock::now() < until) {
       timer->expires_after(kEndAskedEvery);
       timer->async_wait([this, rank, timer, until](boost::system::error_code error) {
         if (!error) ask_how_it_ended(rank, timer, until);
@@ -567,7 +567,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     base::at(holds, rank) = is;
   }
 
-  void go_on(const Continuation& next) {
+  void resume_ranks(const Continuation& next) {
     for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
       const ControlSessionPtr& session = sessions[rank];
       if (!session) continue;
@@ -662,8 +662,8 @@ bool ControlServer::any_slot_begun() const {
   return impl_->slot_begun;
 }
 
-void ControlServer::go_on(const Continuation& next) {
-  asio::post(impl_->io, [impl = impl_.get(), next] { impl->go_on(next); });
+void ControlServer::resume_ranks(const Continuation& next) {
+  asio::post(impl_->io, [impl = impl_.get(), next] { impl->resume_ranks(next); });
 }
 
 TENON_ABI_END

@@ -24,9 +24,10 @@ struct ControlServerSpec {
   std::string token;                  ///< ranks must bring the same one
   /// Returns how rank `rank` ended, once its connection is lost: "its process was killed by signal 9
   /// (Killed)"; "" while that is not known. Asked for up to a second, from the server's thread. May be empty.
-  std::function<std::string(int rank)> how_it_ended;
+  std::function<std::string(int rank)> describe_exit;
   /// The death of a rank, the loss of its device, or a missed deadline, is no failure of the run but
-  /// interrupts it: ranks keep their state, held() says which, and go_on() or give_up() ends their wait.
+  /// interrupts it: ranks keep their state, held() says which, and resume_ranks() or give_up() ends their
+  /// wait.
   bool outlives_deaths = false;
 };
 
@@ -55,7 +56,7 @@ class ControlServer {
   std::vector<int> held() const;  ///< ranks that have stopped and keep their state, ascending
   bool any_slot_begun() const;
   /// Sends `next` to the held ranks; any other rank no longer belongs to the run.
-  void go_on(const Continuation& next);
+  void resume_ranks(const Continuation& next);
 
  private:
   struct Impl;

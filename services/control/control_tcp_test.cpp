@@ -173,7 +173,7 @@ TEST(TcpControl, TheFirstFailureReachesEveryRankAtOnce) {
 TEST(TcpControl, AConnectionThatClosesWithoutAGoodbyeIsADeath) {
   ControlServerSpec spec;
   std::atomic<int> asked{0};
-  spec.how_it_ended = [&](int rank) {
+  spec.describe_exit = [&](int rank) {
     return ++asked < 3 ? "" : "its process was killed by signal 9 (rank " + std::to_string(rank) + ")";
   };
   Plane plane(2, 30, spec);
@@ -189,7 +189,7 @@ TEST(TcpControl, AConnectionThatClosesWithoutAGoodbyeIsADeath) {
 TEST(TcpControl, ADeathExplainsWhatItsPeersMiss) {
   ControlServerSpec spec;
   std::atomic<int> asked{0};
-  spec.how_it_ended = [&](int) { return ++asked < 12 ? "" : "its process was killed by signal 9 (Killed)"; };
+  spec.describe_exit = [&](int) { return ++asked < 12 ? "" : "its process was killed by signal 9 (Killed)"; };
   Plane plane(2, 30, spec);
   auto survivor = plane.join(0);
   auto victim = plane.join(1);
@@ -242,7 +242,7 @@ TEST(TcpControl, NobodyThereIsSaidAfterTheDeadline) {
   EXPECT_THAT(error_of([] {
                 ControlClient({"127.0.0.1:1", 0, 2, 2, 0.2, "run", "1"});
               }),
-              HasSubstr("nobody answers at the control plane 127.0.0.1:1 within 0.2 s"));
+              HasSubstr("no answer from the control plane 127.0.0.1:1 within 0.2 s"));
   EXPECT_THAT(error_of([] {
                 ControlClient({"nowhere", 0, 2, 2, 0.2, "run", "1"});
               }),
@@ -266,7 +266,7 @@ TEST(TcpControl, AnAddressThatSwallowsPacketsIsGivenUpAtTheDeadline) {
   const std::string error = error_of([&] {
     ControlClient({"127.0.0.1:" + std::to_string(full.local_endpoint().port()), 1, 2, 2, 0.3, "run", "1"});
   });
-  EXPECT_THAT(error, HasSubstr("nobody answers at the control plane"));
+  EXPECT_THAT(error, HasSubstr("no answer from the control plane"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
@@ -378,7 +378,7 @@ TEST(TcpControl, P22_ADeathInterruptsAndWhoIsLeftOutCannotComeBack) {
   ASSERT_TRUE(soon([&] { return !old.server->held().empty(); }));
   EXPECT_THAT(old.server->held(), ElementsAre(0)) << "rank 2 has not said that it keeps its state";
   EXPECT_TRUE(old.server->any_slot_begun());
-  old.server->go_on({1, "127.0.0.1:" + std::to_string(next.server->port()), "run", true});
+  old.server->resume_ranks({1, "127.0.0.1:" + std::to_string(next.server->port()), "run", true});
   holds.join();
   ASSERT_TRUE(told);
   EXPECT_EQ(told->generation, 1);

@@ -39,7 +39,7 @@ std::string_view control_lane_name(ControlLane lane) noexcept {
     case ControlLane::kEnds:
       return "the start or the end of the run";
     case ControlLane::kWorld:
-      return "the meeting of all processes";
+      return "the rendezvous of all processes";
   }
   return "an unknown conversation";
 }

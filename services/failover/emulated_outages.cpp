@@ -53,10 +53,10 @@ void EmulatedOutages::answer(const config::EmulatedFailure& failure, std::int64_
       repeated = slot - recovery_.roll_back(decision, slot, record);
       break;
     default:
-      fail_run(fmt::format(
-          "shards {} lost their rows at slot {}, and recovery policy '{}' answers with '{}'; choose one that "
-          "restores, e.g. [recovery] type = \"full\" or \"cpr\"",
-          fmt::join(failure.shards, ", "), slot, rank_.parts.recovery.id(), record.action));
+      fail_run(
+          fmt::format("shards {} lost their rows at slot {}, and recovery policy '{}' decided '{}'; choose "
+                      "one that restores, e.g. [recovery] type = \"full\" or \"cpr\"",
+                      fmt::join(failure.shards, ", "), slot, rank_.parts.recovery.id(), record.action));
   }
   record.seconds = rank_.world.clock->now() - began_s;
   rank_.lines.stood_still(record.seconds);

@@ -152,11 +152,10 @@ void RecoveryActions::account_resumed(const CheckpointReader& reader) const {
   if (!reader.consistent()) {
     for (int shard = 0; shard < domains().shards; ++shard)
       report_restored(shard, reader.step(), rank_.counters.samples);
-    rank_.host.log(
-        LogLevel::kWarning,
-        fmt::format("checkpoint of slot {} holds rows of several moments; the run goes on from it, as "
-                    "recovery policy '{}' answers failures",
-                    reader.step(), rank_.parts.recovery.id()));
+    rank_.host.log(LogLevel::kWarning,
+                   fmt::format("checkpoint of slot {} holds rows of several slots; the run continues from "
+                               "it, as recovery policy '{}' handles failures",
+                               reader.step(), rank_.parts.recovery.id()));
   }
   if (rank_.index == 0 && rank_.world.record.recovery_log)
     rank_.world.record.recovery_log->resumed(reader.step(), rank_.counters.samples, reader.consistent(),

@@ -97,7 +97,7 @@ void RecoveryPhases::roll_back(std::int64_t slot) {
   const std::int64_t to = from_.actions.roll_back(decision, slot, record, true);
   record.seconds = rank_.world.clock->now() - began_s;
   record.account = from_.actions.account();
-  rank_.host.log(LogLevel::kWarning, fmt::format("recovery '{}' goes back from slot {} to slot {}: {}",
+  rank_.host.log(LogLevel::kWarning, fmt::format("recovery '{}' rolls back from slot {} to slot {}: {}",
                                                  rank_.parts.recovery.id(), slot, to, record.action));
   if (rank_.index == 0 && rank_.world.record.recovery_log)
     rank_.world.record.recovery_log->failed(record, slot - to);

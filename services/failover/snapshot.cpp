@@ -169,7 +169,7 @@ std::string pack(const Snapshot& held) {
 Snapshot unpack(const std::string& packed) {
   const std::vector<std::string> texts = split_texts(packed);
   if (texts.size() < kPackedHead || (texts.size() - kPackedHead) % 2 != 0)
-    fail_run(fmt::format("a copy of a rank's state has {} parts, which none has", texts.size()));
+    fail_run(fmt::format("a copy of a rank's state has an invalid number of parts, {}", texts.size()));
   Snapshot held;
   held.slot = std::strtoll(texts[0].c_str(), nullptr, 10);
   held.boundary_done = texts[1] == "1";

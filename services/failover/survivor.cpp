@@ -99,11 +99,11 @@ void Survivor::hold() {
   held.boundary_done = from_.progress.boundary_done == held.slot;
   held.unfinished_saves = from_.saves.unfinished();
   rank_.host.log(LogLevel::kInfo,
-                 fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
+                 fmt::format("interrupted; keeps its state at slot {}: {}", held.slot, hash_of(held)));
   rank_.world.survival.held = std::move(held);
 }
 
-void Survivor::meet() {
+void Survivor::find_survivors() {
   const auto& held = rank_.world.survival.held;
   const std::string mine = held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done,
                                               base::steady_seconds() - held->since_s)
@@ -111,30 +111,30 @@ void Survivor::meet() {
   std::vector<RejoinReport> brought;
   for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
     brought.push_back(read_rejoin_report(text));
-  Survivors met;
-  met.slot = -1;
-  for (const RejoinReport& rank : brought) met.slot = std::max(met.slot, rank.slot);
+  Survivors survivors;
+  survivors.slot = -1;
+  for (const RejoinReport& rank : brought) survivors.slot = std::max(survivors.slot, rank.slot);
   for (std::size_t r = 0; r < brought.size(); ++r) {
     const int rank = static_cast<int>(r);
     if (brought[r].slot < 0) {
-      met.dead.push_back(rank);
-    } else if (brought[r].slot < met.slot) {
-      met.behind.push_back(rank);
+      survivors.dead.push_back(rank);
+    } else if (brought[r].slot < survivors.slot) {
+      survivors.behind.push_back(rank);
     }
-    met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
-    met.waited_s = std::max(met.waited_s, brought[r].waited_s);
+    survivors.boundary_done = survivors.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
+    survivors.waited_s = std::max(survivors.waited_s, brought[r].waited_s);
   }
-  if (const std::int64_t slot = rank_.parts.recovery->rejoin(); slot >= 0) met.kept = slot;
-  from_.faults.happened_through(met.slot < 0 ? rank_.world.settings.run.steps : met.slot);
+  if (const std::int64_t slot = rank_.parts.recovery->rejoin(); slot >= 0) survivors.kept = slot;
+  from_.faults.happened_through(survivors.slot < 0 ? rank_.world.settings.run.steps : survivors.slot);
   std::string why = from_.unrecoverable;
-  if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
-  if (met.slot < 0) why = "no rank has kept its state";
-  if (met.kept) why.clear();
+  if (!survivors.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
+  if (survivors.slot < 0) why = "no rank has kept its state";
+  if (survivors.kept) why.clear();
   if (why.empty()) {
     const auto first = std::find_if(brought.begin(), brought.end(),
-                                    [&](const RejoinReport& rank) { return rank.slot == met.slot; });
-    met.first = static_cast<int>(first - brought.begin());
-    rank_.world.start.survivors = met;
+                                    [&](const RejoinReport& rank) { return rank.slot == survivors.slot; });
+    survivors.first = static_cast<int>(first - brought.begin());
+    rank_.world.start.survivors = survivors;
     return;
   }
   rank_.world.survival.forget();
@@ -145,8 +145,8 @@ void Survivor::meet() {
 void Survivor::rejoin() {
   rank_.world.phase.enter("rejoin");
   const double began_s = base::steady_seconds();
-  const Survivors& met = *rank_.world.start.survivors;
-  if (met.kept) return go_back_to_kept(began_s);
+  const Survivors& survivors = *rank_.world.start.survivors;
+  if (survivors.kept) return restore_kept(began_s);
   auto& held = rank_.world.survival.held;
   if (held) {
     give_back(rank_.state, *held);
@@ -154,25 +154,25 @@ void Survivor::rejoin() {
     from_.saves.report(held->unfinished_saves);
   }
   from_.saves.set_newest(rank_.world.start.restored_slot);
-  share_state(met);
+  share_state(survivors);
   from_.phases.begin();
   rank_.counters.wall_s = rank_.world.start.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
-  from_.progress.boundary_again = !met.boundary_done;
-  if (met.dead.empty()) return log_state();
+  from_.progress.boundary_again = !survivors.boundary_done;
+  if (survivors.dead.empty()) return log_state();
   FailedEvent record;
   record.slot = rank_.counters.slot;
   record.samples = record.from_samples = rank_.counters.samples;
   record.from_slot = rank_.counters.slot;
-  record.dead = met.dead;  // a roll-back looks at it
-  const std::int64_t repeated = answer_deaths(met, record);
+  record.dead = survivors.dead;  // a roll-back looks at it
+  const std::int64_t repeated = handle_deaths(survivors, record);
   if (!from_.recovery.rolls_back()) log_state();
   log_deaths(record, began_s, repeated);
 }
 
 /// The hash of the state in the log shows that a survivor has kept it.
 void Survivor::log_state() {
-  rank_.host.log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", rank_.counters.slot,
+  rank_.host.log(LogLevel::kInfo, fmt::format("continues from slot {}: {}", rank_.counters.slot,
                                               hash_of(take_snapshot(rank_.state, nullptr))));
 }
 
@@ -193,16 +193,17 @@ void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repe
 }
 
 /// In place of reading a checkpoint.
-void Survivor::go_back_to_kept(double began_s) {
-  const Survivors& met = *rank_.world.start.survivors;
+void Survivor::restore_kept(double began_s) {
+  const Survivors& survivors = *rank_.world.start.survivors;
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
-  rank_.parts.recovery->bring_back(*met.kept);
-  from_.saves.set_newest(rank_.world.start.restored_slot <= *met.kept ? rank_.world.start.restored_slot : -1);
+  rank_.parts.recovery->bring_back(*survivors.kept);
+  from_.saves.set_newest(rank_.world.start.restored_slot <= *survivors.kept ? rank_.world.start.restored_slot
+                                                                            : -1);
   rank_.counters.wall_s = rank_.world.start.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
   from_.phases.begin(true);
-  record.slot = std::max(met.slot, rank_.counters.slot);
+  record.slot = std::max(survivors.slot, rank_.counters.slot);
   record.from_slot = rank_.counters.slot;
   record.from_samples = rank_.counters.samples;
   if (WallTimeBreakdown* mine = rank_.wall_time()) mine->back_to(rank_.counters.slot);
@@ -215,17 +216,17 @@ void Survivor::go_back_to_kept(double began_s) {
 
 // Strategies rely on replicas being equal, so that is made true for all: an interruption may have come
 // between two messages that make buffers equal.
-void Survivor::share_state(const Survivors& met) {
+void Survivor::share_state(const Survivors& survivors) {
   Communicator* group = rank_.weights.group(Purpose::kRecovery);
   if (group == nullptr) return;
   ParameterSet& live = rank_.weights.live();
   const auto share = [&](const ParameterSet& set) {
     for (int arena = 0; arena < set.arenas(); ++arena) {
-      if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), met.first);
+      if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), survivors.first);
     }
   };
   share(live);
-  const bool up_to_date = rank_.world.survival.held && !is_among(met.behind, rank_.index);
+  const bool up_to_date = rank_.world.survival.held && !is_among(survivors.behind, rank_.index);
   if (rank_.world.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
     give_back_buffers(rank_.state, *rank_.world.survival.held);
   for (const auto& set : from_.updater.state()) share(*set);
@@ -233,31 +234,31 @@ void Survivor::share_state(const Survivors& met) {
     if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       entry.table->read(ids, rows);
-      group->broadcast(rows, met.first);
+      group->broadcast(rows, survivors.first);
       entry.table->write(ids, rows);
     });
   }
-  share_components(met, *group);
+  share_components(survivors, *group);
   live.touch(-1);
 }
 
-void Survivor::share_components(const Survivors& met, Communicator& group) {
-  if (met.dead.empty() && met.behind.empty()) return;
-  const bool gives = rank_.index == met.first;
-  const bool takes = is_among(met.dead, rank_.index) || is_among(met.behind, rank_.index);
+void Survivor::share_components(const Survivors& survivors, Communicator& group) {
+  if (survivors.dead.empty() && survivors.behind.empty()) return;
+  const bool gives = rank_.index == survivors.first;
+  const bool takes = is_among(survivors.dead, rank_.index) || is_among(survivors.behind, rank_.index);
   NewcomerSource source;
   const HeldComponents& mine =
       rank_.world.survival.held ? rank_.world.survival.held->components : source.given;
   const auto texts = rank_.world.links.end_hub->exchange(rank_.index, gives ? described(mine) : "");
-  source.given = read_described(texts[met.first]);
+  source.given = read_described(texts[survivors.first]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
-    if (!bytes.empty()) group.broadcast(bytes_view(bytes.data(), bytes.size()), met.first);
+    if (!bytes.empty()) group.broadcast(bytes_view(bytes.data(), bytes.size()), survivors.first);
   }
   if (!takes) return;
   StateRestorer restorer(source);
   rank_.state.visit(restorer);
-  if (!is_among(met.dead, rank_.index)) return;
+  if (!is_among(survivors.dead, rank_.index)) return;
   rank_.state.visit_lines(restorer);
   // The sums are the giver's; those of the dead rank are lost.
   LineCounts& lines = rank_.counters.lines;
@@ -277,11 +278,11 @@ bool Survivor::loses_rows(const ParameterSet& live) {
 }
 
 /// Asks the policy, on all ranks, and does what it says. Returns the slots that will be computed again.
-std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) {
+std::int64_t Survivor::handle_deaths(const Survivors& survivors, FailedEvent& record) {
   FailureEvent event;
   event.slot = rank_.counters.slot;
   event.samples = rank_.counters.samples;
-  event.dead = event.shards = met.dead;
+  event.dead = event.shards = survivors.dead;
   const FailureDecision decision = rank_.parts.recovery->on_failure(event);
   record.action = action_name(decision.action);
   for (const std::string& other : rank_.world.links.end_hub->exchange(rank_.index, record.action)) {
@@ -293,23 +294,24 @@ std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) 
   }
   switch (decision.action) {
     case FailureAction::kContinuePartial:
-      restore_dead(decision, met, record);
+      restore_dead(decision, survivors, record);
       return 0;
     case FailureAction::kRollBack:
       return rank_.counters.slot - from_.recovery.roll_back(decision, rank_.counters.slot, record);
     default:
-      fail_run(
-          fmt::format("{} died in slot {}, and recovery policy '{}' answers with '{}'; choose one that goes "
-                      "on, e.g. [recovery] type = \"full\", \"replica\" or \"cpr\"",
-                      ranks_text(met.dead), rank_.counters.slot, rank_.parts.recovery.id(), record.action));
+      fail_run(fmt::format(
+          "{} died in slot {}, and recovery policy '{}' decided '{}'; choose one that continues, e.g. "
+          "[recovery] type = \"full\", \"replica\" or \"cpr\"",
+          ranks_text(survivors.dead), rank_.counters.slot, rank_.parts.recovery.id(), record.action));
   }
 }
 
 /// Replacement ranks read their rows from a checkpoint; survivors keep theirs.
-void Survivor::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
+void Survivor::restore_dead(const FailureDecision& decision, const Survivors& survivors,
+                            FailedEvent& record) {
   if (!loses_rows()) return;
   const RestoredRows restored = from_.recovery.restore_lost(
-      decision, met.dead, is_among(met.dead, rank_.index),
+      decision, survivors.dead, is_among(survivors.dead, rank_.index),
       [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
   const std::vector<std::string> sums =
       rank_.world.links.end_hub->exchange(rank_.index, fmt::format("{} {}", restored.rows, restored.bytes));

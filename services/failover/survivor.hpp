@@ -38,7 +38,7 @@ class Survivor final : public Service {
   void hold();
   /// Before the folder is opened again: finds out whether the run goes on from the state that ranks hold.
   /// Collective.
-  void meet();
+  void find_survivors();
   /// Restores the state in place of reading a checkpoint. Collective.
   void rejoin();
 
@@ -51,13 +51,13 @@ class Survivor final : public Service {
   static bool loses_rows(const ParameterSet& live);
 
  private:
-  void share_state(const Survivors& met);
-  void share_components(const Survivors& met, Communicator& group);
+  void share_state(const Survivors& survivors);
+  void share_components(const Survivors& survivors, Communicator& group);
   bool is_lost_with_its_rank(int parameter) const;
   bool loses_rows() const { return loses_rows(rank_.weights.live()); }
-  std::int64_t answer_deaths(const Survivors& met, FailedEvent& record);
-  void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
-  void go_back_to_kept(double began_s);
+  std::int64_t handle_deaths(const Survivors& survivors, FailedEvent& record);
+  void restore_dead(const FailureDecision& decision, const Survivors& survivors, FailedEvent& record);
+  void restore_kept(double began_s);
   void log_state();
   void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
 

@@ -67,7 +67,7 @@ void MetricLines::times(std::int64_t done) {
 }
 
 /// Plans are pure, so rank 0 knows those of the other replicas.
-void MetricLines::look_at_plans(std::int64_t done) {
+void MetricLines::count_planned_samples(std::int64_t done) {
   LineCounts& lines = counters_.lines;
   const std::int64_t samples = from_.slot_samples / from_.weights->replicas();
   for (; lines.planned_slots < done; ++lines.planned_slots) {
@@ -81,7 +81,7 @@ void MetricLines::look_at_plans(std::int64_t done) {
 /// Samples of all replicas that made a gradient, once a slot of some replica did not.
 void MetricLines::trained(std::int64_t done) {
   if (rank_ != 0) return;
-  look_at_plans(done);
+  count_planned_samples(done);
   const LineCounts& lines = counters_.lines;
   // Slots of several workers end out of order: a line of an earlier one would have the later one's samples.
   if (lines.planned_slots > done || lines.trained_samples == lines.planned_samples) return;
@@ -127,7 +127,7 @@ RankTime MetricLines::time_so_far(const RowServer* rows) {
 void MetricLines::note() {
   if (rank_ == 0) {
     counters_.lines.bytes_sent = static_cast<std::int64_t>(bytes_sent());
-    look_at_plans(counters_.slot);  // the next run may deal other numbers of samples
+    count_planned_samples(counters_.slot);  // the next run may deal other numbers of samples
   }
   counters_.lines.recorded = distributions_.window();
 }

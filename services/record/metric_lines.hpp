@@ -67,7 +67,7 @@ class MetricLines final : public MetricSink, public Service {
 
  private:
   void times(std::int64_t done);
-  void look_at_plans(std::int64_t done);
+  void count_planned_samples(std::int64_t done);
   void trained(std::int64_t done);
 
   World& world_;

@@ -77,7 +77,7 @@ void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector
 /// Writes result.folder/summary.json atomically. Numbers that are not finite become null.
 void write_summary(FileSystem& files, const RunResult& result);
 /// Reads it back; null reads as NaN, and exit_status is derived from the status. Throws Error(kRun) when the
-/// file is no summary, FileError when it cannot be read.
+/// file is not a summary, FileError when it cannot be read.
 RunResult read_summary(FileSystem& files, const std::string& folder);
 
 }  // namespace tenon

@@ -120,7 +120,7 @@ std::string check_rates(const CheckpointReader& reader, const RunShape& now, con
   if (extend) return fmt::format("run.steps is {} in place of {} (--extend): {}", now.steps, then, rates);
   fail_config(fmt::format(
       "{} was saved by a run of run.steps = {}, and this one has {}. Its schedule depends on that: {}. {}add "
-      "--extend to go on with the new plan, set run.steps = {} to keep the old one{}",
+      "--extend to continue with the new plan, set run.steps = {} to keep the old one{}",
       place_of(reader, folder), then, now.steps, rates, kUnchanged, then, kOrAnew));
 }
 

@@ -36,7 +36,7 @@ std::int64_t saved_position(const CheckpointReader& reader, std::int64_t replica
 /// the shape `now` cannot go on exactly after what was read.
 void check_position(const CheckpointReader& reader, const RunShape& now, const std::string& folder);
 
-/// Rate of a slot in a run of so many.
+/// Learning rate of a slot in a run of `steps` slots.
 using PlannedRate = std::function<double(std::int64_t slot, std::int64_t steps)>;
 /// Where the rates of slots that are done, or that of the next one, would be others in a run of now.steps
 /// slots: throws Error(kConfig) with two of them, or returns the sentence for the log if `extend`. "" where
@@ -44,7 +44,7 @@ using PlannedRate = std::function<double(std::int64_t slot, std::int64_t steps)>
 std::string check_rates(const CheckpointReader& reader, const RunShape& now, const PlannedRate& rate,
                         const std::string& folder, bool extend);
 
-/// Sum and number of the losses since the last line of train/loss that a rank of so many takes over from a
+/// Sum and number of the losses since the last line of train/loss that one of `ranks` ranks takes over from a
 /// run of another number of ranks.
 std::pair<double, double> saved_losses(const CheckpointReader& reader, int rank, int ranks);
 

@@ -18,7 +18,7 @@ struct Candidate {
   int preference = 0, usable = 0;
 };
 
-Candidate look_at(Registry& registry, Host& host, const std::string& type) {
+Candidate query_device(Registry& registry, Host& host, const std::string& type) {
   Candidate found{type, "", 0, 0};
   try {
     const Config nothing = Config::parse("", "device.type = auto", {});
@@ -50,7 +50,7 @@ DeviceChoice choose_device(const Config& config, Registry& registry) {
   RankHost host(HostSpec{-1, 1, 0, 1, clock.get(), nullptr, nullptr}, gate);
   const Candidate* best = nullptr;
   std::vector<Candidate> all;
-  for (const std::string& id : registry.ids(Device::kKind)) all.push_back(look_at(registry, host, id));
+  for (const std::string& id : registry.ids(Device::kKind)) all.push_back(query_device(registry, host, id));
   for (const Candidate& candidate : all) {
     if (candidate.preference == 0 || candidate.usable == 0) continue;
     if (best == nullptr || candidate.preference > best->preference) best = &candidate;

@@ -109,8 +109,8 @@ void Rank::open_folder() {
   const std::string chosen(parts_.device->kernel_choice());
   if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {
     fail_config(fmt::format(
-        "{}: this run was computed with kernels '{}', and this machine would go on with '{}', so the "
-        "bits would differ; set device.kernels to accept that, e.g. --set device.kernels={}",
+        "{}: this run was computed with kernels '{}', and this machine would continue with '{}', so the bits "
+        "would differ; set device.kernels to accept that, e.g. --set device.kernels={}",
         world_.record.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
   if (rank_ == 0 && epoch_ == 0) {

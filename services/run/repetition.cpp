@@ -15,7 +15,7 @@ constexpr std::int64_t kRepeatFromSlots = 20;
 }  // namespace
 
 void Repetition::start() {
-  if (why_not().empty()) worker_.repeat_next();
+  if (unchecked_reason().empty()) worker_.repeat_next();
 }
 
 std::string Repetition::nondeterminism() const {
@@ -32,7 +32,7 @@ std::string Repetition::nondeterminism() const {
       return transport->reason();
   }
   if (shape_.on_request)
-    return "rows of tables are read and updated on request, as requests come under the wall clock";
+    return "row tables are read and updated on request, in the order of arrival under the wall clock";
   const auto named = [](const char* kind, const auto& part) {
     return part.declares(TENON_CAP_NONDETERMINISTIC)
                ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())
@@ -45,7 +45,7 @@ std::string Repetition::nondeterminism() const {
   return "";
 }
 
-std::string Repetition::why_not() const {
+std::string Repetition::unchecked_reason() const {
   if (std::string declared = nondeterminism(); !declared.empty()) return declared;
   // In the cases below, a repetition would count messages or choices of formats twice that others count once.
   if (shape_.meshed) return "not checked: a slot of a mesh cannot be repeated by itself";
@@ -65,7 +65,7 @@ void Repetition::after_slot(std::int64_t slot, const SlotResult&) {
   if (!repeated || repeated->slot != slot || repeated->differs.empty()) return;
   const std::string text = fmt::format(
       "the gradient of '{}' of slot {} has other bits when it is computed twice: this run is not repeatable. "
-      "Something reads memory that it did not write, or depends on how threads meet; compare with other "
+      "Something reads memory that it did not write, or depends on the timing of threads; compare with other "
       "kernels (device.kernels) or one thread",
       repeated->differs, slot);
   rank_.host.log(LogLevel::kWarning, text);
@@ -74,7 +74,7 @@ void Repetition::after_slot(std::int64_t slot, const SlotResult&) {
 }
 
 void Repetition::record() const {
-  std::string mine = why_not();
+  std::string mine = unchecked_reason();
   if (mine.empty()) {
     const std::optional<RepeatedSlot>& repeated = worker_.repeated();
     if (!repeated) mine = "not checked: no slot computed gradients";

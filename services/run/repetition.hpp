@@ -35,7 +35,7 @@ class Repetition final : public Service {
 
  private:
   /// Why no slot is computed twice; "" where one is.
-  std::string why_not() const;
+  std::string unchecked_reason() const;
 
   RankContext rank_;
   Shape shape_;

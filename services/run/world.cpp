@@ -133,7 +133,7 @@ std::string first_difference(std::string_view theirs, std::string_view ours) {
     };
     const std::string_view a = cut(theirs), b = cut(ours);
     if (a != b) return fmt::format("line {}: '{}' against '{}'", line, a, b);
-    if (theirs.empty() && ours.empty()) return "only in their ends of lines";
+    if (theirs.empty() && ours.empty()) return "only in their line endings";
   }
 }
 
@@ -338,7 +338,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
     record.recorded_costs = calibrated_costs(earlier);
   } catch (const Error& error) {
     record.notes.push_back(
-        fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
+        fmt::format("the earlier manifest cannot be read and is started anew: {}", error.what()));
   }
 }
 
@@ -366,11 +366,10 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
       threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
     } catch (const std::system_error& error) {
       // Ranks that run already wait for this one: this ends their waits.
-      links.control->fail(
-          rank, static_cast<int>(ErrorKind::kRun),
-          fmt::format("the system gives this process no thread for rank {} of {}: {}; raise its limits "
-                      "(ulimit -u, ulimit -v), or lower parallel.ranks",
-                      rank, ranks, error.what()));
+      links.control->fail(rank, static_cast<int>(ErrorKind::kRun),
+                          fmt::format("the system cannot start a thread for rank {} of {}: {}; raise its "
+                                      "limits (ulimit -u, ulimit -v), or lower parallel.ranks",
+                                      rank, ranks, error.what()));
       for (int other = rank; other < end; ++other) {
         clock->enter(participants[other - first]);
         clock->leave();
@@ -502,7 +501,7 @@ RunResult World::run() {
     // All ranks could be built: only now does the run appear on disk.
     links.end_hub->exchange(rank, "built");
     if (start.epoch == 0) {
-      if (place.generation > 0 && request.resume) self.survivor().meet();
+      if (place.generation > 0 && request.resume) self.survivor().find_survivors();
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.trainer().check(reader); });

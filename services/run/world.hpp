@@ -155,7 +155,7 @@ struct World {
   void run_ranks(const std::function<bool(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body);
   void run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body);
-  /// Reports the exception that is being handled to the control plane.
+  /// Reports the exception in flight to the control plane; call inside a catch block.
   void report_failure(int rank);
   void throw_failure() const;
   int failure_status() const;  ///< of this process

@@ -30,11 +30,11 @@ using testing::TinyModel;
 constexpr double kDeadline = 20;
 
 // Ranks as threads: each call is a rendezvous of all, with a deadline.
-class Meeting {
+class ThreadAllGather {
  public:
-  explicit Meeting(int ranks) : ranks_(ranks), texts_(ranks) {}
+  explicit ThreadAllGather(int ranks) : ranks_(ranks), texts_(ranks) {}
 
-  std::vector<std::string> meet(int rank, const std::string& text) {
+  std::vector<std::string> gather(int rank, const std::string& text) {
     std::unique_lock lock(mutex_);
     texts_[rank] = text;
     const std::int64_t round = round_;
@@ -45,7 +45,7 @@ class Meeting {
       changed_.notify_all();
     } else if (!changed_.wait_for(lock, std::chrono::duration<double>(deadline),
                                   [&] { return round_ != round; })) {
-      throw DeadlineError("a rank did not come to the meeting");
+      throw DeadlineError("a rank did not join the exchange");
     }
     return complete_;
   }
@@ -64,20 +64,20 @@ class Meeting {
 
 struct World {
   explicit World(int ranks) : save(ranks), train(ranks) {}
-  Meeting save;
-  Meeting train;
+  ThreadAllGather save;
+  ThreadAllGather train;
 };
 
 class ThreadExchange final : public SaveExchange {
  public:
   ThreadExchange(World& world, int rank) : world_(world), rank_(rank) {}
   std::vector<std::string> gather(const std::string& text) override {
-    std::vector<std::string> all = world_.save.meet(rank_, text);
+    std::vector<std::string> all = world_.save.gather(rank_, text);
     return rank_ == 0 ? all : std::vector<std::string>();
   }
-  std::string broadcast(const std::string& text) override { return world_.save.meet(rank_, text)[0]; }
+  std::string broadcast(const std::string& text) override { return world_.save.gather(rank_, text)[0]; }
   bool any(bool mine) override {
-    for (const std::string& text : world_.train.meet(rank_, mine ? "1" : "0")) {
+    for (const std::string& text : world_.train.gather(rank_, mine ? "1" : "0")) {
       if (text == "1") return true;
     }
     return false;

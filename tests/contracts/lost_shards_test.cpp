@@ -329,9 +329,8 @@ TEST(LostShardsRefused, WhenNobodyRestores) {
   const RunResult result =
       try_train(plugin, "", sets("type='none'", ", failure=[{hour=5.0, shards=[2]}]"), folder, "run", false);
   EXPECT_EQ(result.status, "failed");
-  EXPECT_THAT(result.error,
-              ::testing::HasSubstr("shards 2 lost their rows at slot 5, and recovery policy 'none' "
-                                   "answers with 'abort'; choose one that restores"));
+  EXPECT_THAT(result.error, ::testing::HasSubstr("shards 2 lost their rows at slot 5, and recovery policy "
+                                                 "'none' decided 'abort'; choose one that restores"));
 }
 
 TEST(LostShardsRefused, WhenThereAreMoreThanRows) {

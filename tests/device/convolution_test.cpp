@@ -42,7 +42,7 @@ Shape image_shape(const WindowSpec& w, std::int64_t batch, std::int64_t channels
 
 /// Calls fn(place, offset, element) for every element inside its window.
 template <typename Fn>
-void for_meetings(const WindowSpec& w, Fn fn) {
+void for_window_elements(const WindowSpec& w, Fn fn) {
   for (std::int64_t place = 0; place < w.places(); ++place)
     for (std::int64_t offset = 0; offset < w.offsets(); ++offset) {
       std::int64_t element = 0, scale = 1, p = place, o = offset;
@@ -142,7 +142,7 @@ class Passes {
   template <typename Fn>
   void for_products(Fn fn) const {
     const WindowSpec& window = c_.window;
-    for_meetings(window, [&](std::int64_t place, std::int64_t offset, std::int64_t element) {
+    for_window_elements(window, [&](std::int64_t place, std::int64_t offset, std::int64_t element) {
       for (std::int64_t b = 0; b < c_.batch; ++b)
         for (std::int64_t f = 0; f < c_.features; ++f)
           for (std::int64_t c = 0; c < c_.channels; ++c)

@@ -193,14 +193,12 @@ TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   const auto before = tree(scratch / "runs/tiny/1");
   const Ended refused = train({"--resume", "--set", "run.steps=12"});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_EQ(
-      refused.err,
-      "tenon: --set run.steps=12: runs/tiny/1/checkpoints/step-6 was saved by a run of run.steps = 6, and "
-      "this "
-      "one has 12. Its "
-      "schedule depends on that: the learning rate was 0.00146447 in slot 5, planned for 6 slots, and is "
-      "0.00654508 in slot 6, planned for 12. Nothing was changed: add --extend to go on with the new plan, "
-      "set run.steps = 6 to keep the old one, or start a new attempt without --resume\n");
+  EXPECT_EQ(refused.err,
+            "tenon: --set run.steps=12: runs/tiny/1/checkpoints/step-6 was saved by a run of run.steps = 6, "
+            "and this one has 12. Its schedule depends on that: the learning rate was 0.00146447 in slot 5, "
+            "planned for 6 slots, and is 0.00654508 in slot 6, planned for 12. Nothing was changed: add "
+            "--extend to continue with the new plan, set run.steps = 6 to keep the old one, or start a new "
+            "attempt without --resume\n");
   EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
   EXPECT_EQ(train({"--extend"}).err,
             "tenon: tenon train: --extend changes the length of a run that is continued; add --resume\n");
@@ -281,12 +279,10 @@ TEST(NotANumber, StopsTheRunAtStepLayerAndElement) {
   const Scratch scratch;
   const Ended ended = scratch.train({"--set", "optimizer.lr=1e30"});
   EXPECT_EQ(ended.status, 1);
-  EXPECT_EQ(
-      ended.err,
-      "tenon train: loss is NaN at step 1; first non-finite tensor: transformer.h.0.attn.attention.q_proj "
-      "output "
-      "0, element 0. Lower optimizer.lr or set run.clip; to skip such updates and go on, set run.on_nan = "
-      "\"continue\"\n");
+  EXPECT_EQ(ended.err,
+            "tenon train: loss is NaN at step 1; first non-finite tensor: "
+            "transformer.h.0.attn.attention.q_proj output 0, element 0. Lower optimizer.lr or set run.clip; "
+            "to skip such updates and continue, set run.on_nan = \"continue\"\n");
   EXPECT_EQ(scratch.summary("status"), "\"failed\"");
   EXPECT_EQ(scratch.summary("steps"), "1");
 }
@@ -331,13 +327,15 @@ TEST(NotANumber, InTheDataNamesTheFieldTheSampleAndTheElement) {
     words.insert(words.end(), c.more.begin(), c.more.end());
     const Ended ended = scratch.run(words);
     EXPECT_EQ(ended.status, 1);
-    EXPECT_THAT(ended.err,
-                ::testing::AllOf(::testing::HasSubstr(std::string(" at step 0 because the data is: field 'x' "
-                                                                  "has ") +
-                                                      c.found +
-                                                      " in sample 1 of the batch (number 3 in the order of "
-                                                      "samples), element 2. Mend the data"),
-                                 ::testing::Not(::testing::HasSubstr("optimizer.lr"))));
+    EXPECT_THAT(
+        ended.err,
+        ::testing::AllOf(
+            ::testing::HasSubstr(
+                std::string(" at step 0 because the data is: field 'x' "
+                            "has ") +
+                c.found +
+                " in sample 1 of the batch (number 3 in the order of samples), element 2. Fix the data"),
+            ::testing::Not(::testing::HasSubstr("optimizer.lr"))));
   }
 }
 

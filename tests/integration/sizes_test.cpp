@@ -94,7 +94,7 @@ class Sizes : public ::testing::Test {
     const bool list = option.type == TENON_OPTION_INT_LIST;
     if (option.type != TENON_OPTION_INT && !list) return;
     std::vector<std::int64_t> values{kHuge};
-    // So many micro-batches are a slot that takes years, as requested.
+    // This many micro-batches make a slot that takes years, as requested.
     const bool lasts = std::string_view(option.name) == "accumulate";
     if (!lasts && option.max >= static_cast<double>(kUnlikelyBound) &&
         option.max < static_cast<double>(kHuge))

@@ -248,9 +248,9 @@ TEST_F(Survivors, P2_P3_BuffersThatTheInterruptedSlotHadChangedAreSetBack) {
     const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
     ASSERT_EQ(ended.status, 0) << ended.err;
     EXPECT_EQ(hashes_of(scratch), expected) << buffers;
-    const auto kept = behind(log_of(scratch, 2), "keeps its state of slot ");
+    const auto kept = behind(log_of(scratch, 2), "keeps its state at slot ");
     EXPECT_EQ(kept.size(), 1u);
-    EXPECT_EQ(behind(log_of(scratch, 2), "goes on from slot "), kept) << buffers;
+    EXPECT_EQ(behind(log_of(scratch, 2), "continues from slot "), kept) << buffers;
   }
 }
 
@@ -319,11 +319,11 @@ TEST_F(Survivors, P3_P23_RowsAndWeightsOfWhoLivesAreThoseBeforeTheDeath) {
       EXPECT_GT(failure["account"]["pls"], 0);
     }
     for (const int rank : {0, 3}) {
-      const auto kept = behind(log_of(scratch, rank), "keeps its state of slot ");
+      const auto kept = behind(log_of(scratch, rank), "keeps its state at slot ");
       EXPECT_EQ(kept.size(), 2u);
-      EXPECT_EQ(behind(log_of(scratch, rank), "goes on from slot "), kept) << phase << ", rank " << rank;
+      EXPECT_EQ(behind(log_of(scratch, rank), "continues from slot "), kept) << phase << ", rank " << rank;
     }
-    EXPECT_EQ(behind(log_of(scratch, 1), "keeps its state of slot ").size(), 1u);
+    EXPECT_EQ(behind(log_of(scratch, 1), "keeps its state at slot ").size(), 1u);
     EXPECT_EQ(scratch.summary("samples"), "30720") << "no sample is dropped, none comes twice";
     EXPECT_LT(std::stod(scratch.summary("val/loss")), 0.55) << "the entropy of the base rate";
   }

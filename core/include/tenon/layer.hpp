@@ -182,7 +182,7 @@ class MetricReport {
   virtual void undefined(std::string_view metric, std::string_view reason) = 0;
 };
 
-/// Offered by nodes with a metric over a whole evaluation that is no sum over batches, e.g. an AUC
+/// Offered by nodes with a metric over a whole evaluation that is not a sum over batches, e.g. an AUC
 /// ("tenon.layer.metric/1"). They collect in forwards that are not training, and need no outputs. A batch
 /// without one counted target may come at any time.
 class MetricLayer {

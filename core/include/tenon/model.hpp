@@ -31,7 +31,7 @@ struct NodeSpec {
   std::vector<NamedOption> options;
 };
 
-/// Throws Error(kConfig): a graph of so many nodes is a mistake in a number.
+/// Throws Error(kConfig): a graph this large comes from a mistyped number.
 [[noreturn]] void refuse_graph(std::size_t nodes);
 
 /// Allocator of a list of nodes, which refuses to grow before it exhausts the machine: a number in the

@@ -150,7 +150,7 @@ class RecoveryHost {
   virtual std::shared_ptr<void>& kept(std::string_view name) = 0;
   /// Sets optimizer state to zero, as at the first slot. Only in start.
   virtual void reset_optimizer() = 0;
-  /// Makes each replica skip so many micro-batches. Only in start.
+  /// Makes each replica skip this many micro-batches. Only in start.
   virtual void skip_batches(std::int64_t batches) = 0;
   /// Writes the metric train/<name> of the slots done. Only rank 0's value counts.
   virtual void report(std::string_view name, double value) = 0;

@@ -199,13 +199,13 @@ void restore_signals_for_exec() {
   ::pthread_sigmask(SIG_UNBLOCK, &usual, nullptr);
 }
 
-std::string how_it_ended(int status) {
+std::string describe_exit(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("was killed by signal {} ({})", WTERMSIG(status), signal_text(WTERMSIG(status)));
   return fmt::format("ended with exit status {}", WEXITSTATUS(status));
 }
 
-std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds time_limit) {
+std::string describe_exit(const ChildResult& result, std::chrono::milliseconds time_limit) {
   if (!result.ended) {
     return fmt::format("did not end within {} s, it was killed",
                        static_cast<double>(time_limit.count()) / 1000);

@@ -86,9 +86,9 @@ void restore_signals_for_exec();
 
 /// "was killed by signal 9 (Killed)", "ended with exit status 3", of a status of waitpid. The C library has
 /// no words for signals of real time.
-std::string how_it_ended(int status);
+std::string describe_exit(int status);
 /// "ended the process with signal 11 (Segmentation fault)", "did not end within 10 s, it was killed", ...
-std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds time_limit);
+std::string describe_exit(const ChildResult& result, std::chrono::milliseconds time_limit);
 /// " Its last words: TEXT" on one line, shortened; "" when there were none.
 std::string last_words(const std::string& words);
 

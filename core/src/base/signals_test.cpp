@@ -156,7 +156,7 @@ TEST(Spawn, AChildFindsTheSignalsOfAShell) {
   for (char c; ::read(words[0], &c, 1) == 1;) text += c;
   ::close(words[0]);
   ASSERT_TRUE(within(5, [&] { return child.ended(); }));
-  EXPECT_EQ(how_it_ended(child.status()), "ended with exit status 0");
+  EXPECT_EQ(describe_exit(child.status()), "ended with exit status 0");
   const auto mask = [&](const char* name) {
     return std::strtoull(text.c_str() + text.find(name) + 7, nullptr, 16);
   };

@@ -245,7 +245,7 @@ void CoreReader::clock_costs(const Member* table, const Options& options) {
     if (!(rank_speed > 0)) refuse(fmt::format("transport.clock.speed: {} is not above 0", rank_speed));
   }
   if (clock.calibrate && clock.compute_seconds)
-    refuse("transport.clock: compute_seconds and calibrate are two ways to say the same; keep one");
+    refuse("transport.clock: compute_seconds and calibrate exclude each other; keep one");
   if (clock.calibrate && settings_.parallel.workers > 1)
     refuse(
         "transport.clock.calibrate: several workers of a replica run beside each other; give "

@@ -25,13 +25,13 @@ constexpr OptionSpec kRun[] = {
     integer("seed_order", nullptr).at_least(0).doc_text("seed of the order of samples"),
     integer("seed_rounding", nullptr).at_least(0).doc_text("seed of stochastic rounding"),
     integer("steps", nullptr).mandatory().at_least(1).in_unit("slots").doc_text("length of the run in slots"),
-    integer("max_samples", nullptr).at_least(1).in_unit("samples").doc_text("stop after so many samples"),
-    integer("max_tokens", nullptr).at_least(1).in_unit("tokens").doc_text("stop after so many tokens"),
+    integer("max_samples", nullptr).at_least(1).in_unit("samples").doc_text("stop after this many samples"),
+    integer("max_tokens", nullptr).at_least(1).in_unit("tokens").doc_text("stop after this many tokens"),
     real("max_seconds", nullptr)
         .at_least(0)
         .in_unit("s")
-        .doc_text("stop after so much time on the run's clock"),
-    integer("max_bytes", nullptr).at_least(1).in_unit("bytes").doc_text("stop after so many bytes sent"),
+        .doc_text("stop after this much time on the run's clock"),
+    integer("max_bytes", nullptr).at_least(1).in_unit("bytes").doc_text("stop after this many bytes sent"),
     integer("eval_every", "0")
         .at_least(0)
         .in_unit("slots")
@@ -46,7 +46,10 @@ constexpr OptionSpec kRun[] = {
         .doc_text("micro-batches per slot"),
     real("clip", "0").at_least(0).doc_text("largest global gradient norm; 0 = no clipping"),
     text("on_nan", "'stop'").one_of(kOnNan).doc_text("what a loss that is not finite does to the run"),
-    real("deadline", "300").at_least(0.001).in_unit("s").doc_text("longest single wait, and pass of a layer"),
+    real("deadline", "300")
+        .at_least(0.001)
+        .in_unit("s")
+        .doc_text("longest single wait, and longest pass of one layer"),
 };
 
 constexpr OptionSpec kDevice[] = {
@@ -64,7 +67,8 @@ constexpr OptionSpec kParallel[] = {
     integer("servers", "0")
         .at_least(0)
         .at_most(1 << 20)
-        .doc_text("ranks without a model, after all others, that hold what a strategy keeps centrally"),
+        .doc_text(
+            "ranks without a model, numbered after all others, that hold the central state of a strategy"),
     text("rows", "'step'")
         .one_of(kRows)
         .doc_text("of tables sharded over the replicas: all replicas read and update them in the same slots, "
@@ -77,19 +81,22 @@ constexpr OptionSpec kLink[] = {
     real("jitter", "0").at_least(0).in_unit("s").doc_text("largest random addition to the latency"),
 };
 constexpr OptionSpec kClock[] = {
-    text("type", "'wall'").one_of(kClocks).doc_text("real time, or the model of compute and link costs"),
+    text("type", "'wall'")
+        .one_of(kClocks)
+        .doc_text("real time, or time simulated from compute and link costs"),
     real("compute_seconds", nullptr)
         .at_least(0)
         .in_unit("s")
-        .doc_text("forward and backward of one micro-batch; the simulated clock needs it, or calibrate"),
+        .doc_text(
+            "cost of forward and backward of one micro-batch; the simulated clock needs it, or calibrate"),
     real("backward_share", "0.6666666666666666")
         .between(0, 1)
-        .doc_text("of compute_seconds; buckets of gradients become ready spread over it"),
+        .doc_text("share of compute_seconds; gradient buckets become ready spread over it"),
     real("optimizer_seconds", "0").at_least(0).in_unit("s").doc_text("an applied update"),
     real("mix_seconds", "0").at_least(0).in_unit("s").doc_text("a slot that mixes weights"),
     boolean("calibrate", "false")
-        .doc_text("measure these costs in the first slots instead; not the same on another machine"),
-    reals("speed", "[]").doc_text("of each rank's computing, relative; empty = 1 for all"),
+        .doc_text("measure these costs in the first slots instead; results then depend on the machine"),
+    reals("speed", "[]").doc_text("relative compute speed of each rank; empty = 1 for all"),
 };
 
 constexpr OptionSpec kStraggler[] = {
@@ -97,13 +104,16 @@ constexpr OptionSpec kStraggler[] = {
     text("kind", nullptr).mandatory().one_of(kStragglers).doc_text("how they lag"),
     real("factor", "1")
         .at_least(1e-6)
-        .doc_text("factor: computing takes so many times as long; link: share of the bandwidth that is left"),
+        .doc_text("factor: compute-time multiplier; link: share of the bandwidth that is left"),
     real("mean", "0")
         .at_least(0)
         .in_unit("steps")
         .doc_text("exponential: mean of a random delay in each slot, as a fraction of its compute"),
-    integer("step", "0").at_least(0).in_unit("slots").doc_text("pause: the slot that it precedes"),
-    real("seconds", "0").at_least(0).in_unit("s").doc_text("pause: how long"),
+    integer("step", "0")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("pause: the slot before which the rank pauses"),
+    real("seconds", "0").at_least(0).in_unit("s").doc_text("pause: its length"),
 };
 
 constexpr OptionSpec kSync[] = {
@@ -129,24 +139,26 @@ constexpr OptionSpec kEmulate[] = {
         .mandatory()
         .at_least(1e-6)
         .in_unit("h")
-        .doc_text("length of the job that the planned slots stand for"),
+        .doc_text("length of the emulated job, over which the planned slots are spread"),
     integer("shards", "8")
         .between(1, 1 << 20)
-        .doc_text("failure domains; each row of a table belongs to one by a fixed hash"),
-    text("law", "'none'").one_of(kFailureLaws).doc_text("of the times between drawn failures"),
+        .doc_text("number of failure domains; a fixed hash assigns each row of a table to one"),
+    text("law", "'none'").one_of(kFailureLaws).doc_text("distribution of the times between drawn failures"),
     real("mtbf_hours", nullptr).at_least(1e-6).in_unit("h").doc_text("mean time between failures of the job"),
-    real("shape", "0.7").between(0.01, 1000).doc_text("of the gamma law; below 1, failures come in clusters"),
-    integer("lost", "1").between(1, 1 << 20).doc_text("failure domains that each drawn failure takes"),
+    real("shape", "0.7")
+        .between(0.01, 1000)
+        .doc_text("shape of the gamma law; below 1, failures come in clusters"),
+    integer("lost", "1").between(1, 1 << 20).doc_text("failure domains that each drawn failure loses"),
     integer("at_least", "0")
         .between(0, 1000)
-        .doc_text("fewer failures than this: the schedule is drawn again"),
-    integer("seed", nullptr).at_least(0).doc_text("of the schedule; the run's own unless given"),
+        .doc_text("draw the schedule again until it has at least this many failures"),
+    integer("seed", nullptr).at_least(0).doc_text("seed of the schedule; the run's own unless given"),
     real("save_minutes", "0")
         .at_least(0)
         .in_unit("min")
-        .doc_text("price of a complete save; others by bytes"),
-    real("load_minutes", "0").at_least(0).in_unit("min").doc_text("price of reading back after a failure"),
-    real("restart_minutes", "0").at_least(0).in_unit("min").doc_text("price of starting a replacement"),
+        .doc_text("cost of a complete save; other saves are charged by their bytes"),
+    real("load_minutes", "0").at_least(0).in_unit("min").doc_text("cost of loading after a failure"),
+    real("restart_minutes", "0").at_least(0).in_unit("min").doc_text("cost of starting a replacement"),
 };
 
 constexpr OptionSpec kEmulatedFailure[] = {

@@ -122,7 +122,7 @@ struct EmulatedFailure {
   bool operator==(const EmulatedFailure& other) const = default;
 };
 
-/// [emulate]: the run stands for a job of so many hours on a cluster.
+/// [emulate]: the run represents a job of this many hours on a cluster.
 struct EmulateSettings {
   double hours = 0;
   FailureDomains domains;  ///< hashed

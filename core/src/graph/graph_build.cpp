@@ -267,7 +267,7 @@ class Builder {
       fail_config(fmt::format("{}: {}: {}, {}", described(node_spec), error.what(),
                               memory_text(std::numeric_limits<std::int64_t>::max()), budget_.text()));
     }
-    settle_layouts(node);
+    complete_layouts(node);
     require_memory(node, declared);
     node.keeps_output.resize(node.outputs.size(), false);
   }
@@ -322,7 +322,7 @@ class Builder {
   GraphValue& value(int index) { return base::at(build_->values, index); }
 
   /// Outputs that the layer says nothing about are whole, which they can only be where its inputs are.
-  void settle_layouts(const Node& node) {
+  void complete_layouts(const Node& node) {
     for (const int output : node.outputs) {
       ValueSpec& spec = value(output).spec;
       const std::string what = fmt::format("model node '{}' ({})", node.spec.name, node.spec.type);

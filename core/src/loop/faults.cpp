@@ -19,7 +19,7 @@ namespace {
 using Fault = config::FaultSettings;
 
 constexpr auto kHangNap = std::chrono::milliseconds(2);
-/// A hanging rank that no other rank misses gives up after so many deadlines.
+/// A hanging rank that no other rank misses gives up after this many deadlines.
 constexpr double kHangDeadlines = 3;
 
 std::string_view phase_name(Fault::Phase phase) {
@@ -138,7 +138,7 @@ void Faults::hang(const std::string& text) {
     while (!spec_.control->failed() && clock.now() < end) std::this_thread::sleep_for(kHangNap);
     if (!spec_.control->failed())
       throw DeadlineError(
-          fmt::format("{}; nobody missed it for {:g} s", text, kHangDeadlines * spec_.deadline_s));
+          fmt::format("{}; no rank noticed it for {:g} s", text, kHangDeadlines * spec_.deadline_s));
   }
   if (spec_.control->failed()) throw CancelledError(spec_.control->failure());
 }

@@ -60,7 +60,7 @@ std::int64_t RecoveryBase::rejoin() {
   return -1;
 }
 void RecoveryBase::bring_back(std::int64_t) {
-  fail_plugin("a recovery policy whose rejoin() names a slot brings its ranks back there in bring_back()");
+  fail_plugin("a recovery policy whose rejoin() names a slot restores its ranks there in bring_back()");
 }
 
 bool RecoveryBase::save_due(const SaveMoment&) {

@@ -49,8 +49,8 @@ void Observers::call_all(Call&& body) {
 
 void Observers::drop(Entry& entry, const char* reason) {
   entry.dropped = true;
-  const std::string text = fmt::format("observer '{}' failed and is called no more; training goes on: {}",
-                                       entry.part->id(), reason);
+  const std::string text =
+      fmt::format("observer '{}' failed and is disabled; training goes on: {}", entry.part->id(), reason);
   host_.log(LogLevel::kError, text);
   if (host_.spec().log != nullptr) std::fprintf(stderr, "tenon: %s\n", text.c_str());
   if (std::none_of(entries_.begin(), entries_.end(),

@@ -15,7 +15,7 @@ namespace tenon::train {
 namespace {
 
 constexpr double kLooks = 20, kShortestSeconds = 0.002, kLongestSeconds = 0.5;
-/// A late pass that ends within so many seconds leaves the end of the run to its ranks.
+/// A late pass that ends within this many seconds leaves the end of the run to its ranks.
 constexpr double kLostAfterSeconds = 1;
 constexpr std::array<const char*, 4> kPasses = {"forward", "backward", "an evaluation's forward",
                                                 "the update"};

@@ -71,7 +71,7 @@ class ThreadActor final : public Actor {
           ClockEvent::Outcome::kLate) {
         // The thread cannot be abandoned: it refers to this rank. Name the actor and keep waiting for it.
         host_.log(LogLevel::kError,
-                  fmt::format("actor '{}' does not end within {} s of being asked", name_, host_.deadline()));
+                  fmt::format("actor '{}' did not end within {} s of the request", name_, host_.deadline()));
         break;
       }
     }

@@ -158,10 +158,9 @@ void RowServer::serve(Session& session) {
       case RowMessage::kBye:
         return;
       default:
-        fail_run(fmt::format(
-            "worker {} of replica {} sent message {} of rows, which is none; do all ranks run one "
-            "build?",
-            session.worker, session.client, static_cast<int>(header.message)));
+        fail_run(
+            fmt::format("worker {} of replica {} sent an invalid row message {}; do all ranks run one build?",
+                        session.worker, session.client, static_cast<int>(header.message)));
     }
   }
 }

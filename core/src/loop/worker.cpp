@@ -250,13 +250,13 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
     const double loss_scale = parts.precision->loss_scale();
     if (scaler_ != nullptr) result.loss_scale = loss_scale;
     accumulate(t, position, loss_scale, result);
-    phase_ = "the end of the gradients' exchange";
+    phase_ = "the end of the gradient exchange";
     parts.sync->finish_gradients();
     result.applied = update(slot, plan, loss_scale, result, next_update);
   } else if (plan.consumes_data) {
     result.micros = shared_.settings.run.accumulate;
   }
-  phase_ = "the meeting after the update";
+  phase_ = "the sync round after the update";
   if (plan.kind == SlotKind::kMix) cost_.mix_begins();
   parts.sync->after_step(slot,
                          {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
@@ -298,9 +298,8 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
   const char* found = std::isnan(value) ? "NaN" : "infinite";
   if (const std::string data = non_finite_data(); !data.empty()) {
     fail_run(
-        fmt::format("{} is {} at step {} because the data is: {}. Mend the data: no learning rate helps; to "
-                    "skip such updates "
-                    "and go on, set run.on_nan = \"continue\"",
+        fmt::format("{} is {} at step {} because the data is: {}. Fix the data: no learning rate helps; to "
+                    "skip such updates and continue, set run.on_nan = \"continue\"",
                     what, found, t, data));
   }
   std::string place = executor_->find_non_finite(shared_.replica.live(), last_run_);
@@ -322,10 +321,10 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
                 ? "not found: layers that read tables of other replicas cannot be repeated alone"
                 : "none: it came from another replica";
   }
-  fail_run(fmt::format(
-      "{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to skip "
-      "such updates and go on, set run.on_nan = \"continue\"",
-      what, found, t, place));
+  fail_run(
+      fmt::format("{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to "
+                  "skip such updates and continue, set run.on_nan = \"continue\"",
+                  what, found, t, place));
 }
 
 }  // namespace tenon::train

@@ -259,7 +259,7 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
                        option.name == nullptr ? "" : option.name);
   }
   const auto at = [&](std::string_view text) { return fmt::format("option '{}': {}", option.name, text); };
-  if (std::string_view(option.name) == "type") return at("the name is taken by the core");
+  if (std::string_view(option.name) == "type") return at("the name is reserved by the core");
   if (!names.insert(option.name).second) return at("the name is declared twice");
   for (const char* const* old = option.old_names; old != nullptr && *old != nullptr; ++old) {
     if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));

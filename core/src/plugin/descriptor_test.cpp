@@ -106,7 +106,7 @@ TEST(Descriptor, Problems) {
        "case, digits "
        "and '_'"},
       {[](Sound& s) { s.lr.name = "type"; },
-       "component optimizer.lion: option 'type': the name is taken by the core"},
+       "component optimizer.lion: option 'type': the name is reserved by the core"},
       {[](Sound& s) { s.mode.name = "lr"; },
        "component optimizer.lion: option 'lr': the name is declared twice"},
       {[](Sound& s) {

@@ -69,7 +69,7 @@ ProbeResult probe_plugin(const ProbeRequest& request) {
   return {false,
           {},
           cannot_load(file, fmt::format("{} {}. It ran in a child process only.{}", stage,
-                                        base::how_it_ended(child, request.time_limit),
+                                        base::describe_exit(child, request.time_limit),
                                         base::last_words(child.words)))};
 }
 
@@ -182,7 +182,7 @@ PluginFindings ask_devices(const std::filesystem::path& file) {
   }
   if (!ended) {
     findings.failure = fmt::format("its devices were asked in a child process, which {}.{}",
-                                   base::how_it_ended(child, kTimeLimit), base::last_words(child.words));
+                                   base::describe_exit(child, kTimeLimit), base::last_words(child.words));
   }
   return findings;
 }

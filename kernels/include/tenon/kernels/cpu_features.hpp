@@ -14,7 +14,7 @@ struct CpuFeatures {
 
 /// Requests the state of tiles from the system, which a process must do before it uses them; for all its
 /// threads and for good. Returns whether it was granted.
-bool ask_for_tiles();
+bool request_amx_tiles();
 
 /// The features of this machine.
 CpuFeatures detect_cpu_features();

@@ -79,7 +79,7 @@ struct WindowTile {
   static constexpr std::int64_t kElements = 1024, kWidest = 32;
   std::int64_t across = kWidest;
 
-  /// For a matrix of so many columns.
+  /// For a matrix of this many columns.
   static constexpr WindowTile for_columns(std::int64_t columns) {
     std::int64_t across = 1;
     while (across < columns && across < kWidest) across *= 2;
