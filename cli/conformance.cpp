@@ -155,7 +155,8 @@ void ConformanceTable::add(const ConformanceCheck& check) {
     heading_ = heading_of(check);
     *out_ << heading_ << "\n";
   }
-  *out_ << fmt::format("  {:<8} {:<36} {:5.2f} s\n", kOutcomes[static_cast<std::size_t>(check.outcome)], check.name, check.took_s);
+  *out_ << fmt::format("  {:<8} {:<36} {:5.2f} s\n", kOutcomes[static_cast<std::size_t>(check.outcome)],
+                       check.name, check.took_s);
   const std::string& text = check.outcome == Outcome::kSuppressed ? check.suppression : check.text;
   if (!text.empty()) *out_ << "           " << indented(text, 11) << "\n";
   if (check.outcome == Outcome::kFailed) {
