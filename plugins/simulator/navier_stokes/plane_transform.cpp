@@ -2,16 +2,16 @@
 
 #include <fftw3.h>
 
-#include <mutex>
 #include <new>
 
 namespace tenon::navier_stokes {
 namespace {
 
-/// FFTW's planner keeps global state and is its only part that is not thread-safe.
-std::mutex& planner() {
-  static std::mutex mutex;
-  return mutex;
+/// FFTW's planner is one for the whole process and guards nothing by itself. Its own lock holds for every
+/// plugin that plans.
+void enable_planner_lock() {
+  static const bool once = (::fftw_make_planner_thread_safe(), true);
+  static_cast<void>(once);
 }
 
 fftw_complex* raw(Plane<Complex>& plane) {
@@ -42,7 +42,7 @@ PlaneTransform::PlaneTransform(std::size_t n) : n_(n), plans_(std::make_unique<P
   Plane<double> values(points());
   Plane<Complex> spectrum(modes()), pair(points());
   const int side = static_cast<int>(n);
-  const std::lock_guard lock(planner());
+  enable_planner_lock();
   plans_->forward =
       ::fftw_plan_dft_r2c_2d(side, side, values.data(), raw(spectrum), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
   plans_->inverse =
@@ -51,7 +51,6 @@ PlaneTransform::PlaneTransform(std::size_t n) : n_(n), plans_(std::make_unique<P
 }
 
 PlaneTransform::~PlaneTransform() {
-  const std::lock_guard lock(planner());
   ::fftw_destroy_plan(plans_->forward);
   ::fftw_destroy_plan(plans_->inverse);
   ::fftw_destroy_plan(plans_->inverse_pair);

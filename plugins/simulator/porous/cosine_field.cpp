@@ -6,28 +6,24 @@
 
 #include <cmath>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <numbers>
 
 namespace tenon::porous {
 namespace {
 
-/// FFTW's planner keeps global state and is its only part that is not thread-safe.
-std::mutex& planner() {
-  static std::mutex mutex;
-  return mutex;
+/// FFTW's planner is one for the whole process and guards nothing by itself. Its own lock holds for every
+/// plugin that plans.
+void enable_planner_lock() {
+  static const bool once = (::fftw_make_planner_thread_safe(), true);
+  static_cast<void>(once);
 }
 
 void transform(double* values, std::size_t n, fftw_r2r_kind kind) {
   const int side = static_cast<int>(n);
-  fftw_plan plan = nullptr;
-  {
-    const std::lock_guard lock(planner());
-    plan = ::fftw_plan_r2r_2d(side, side, values, values, kind, kind, FFTW_ESTIMATE);
-  }
+  enable_planner_lock();
+  fftw_plan plan = ::fftw_plan_r2r_2d(side, side, values, values, kind, kind, FFTW_ESTIMATE);
   ::fftw_execute(plan);
-  const std::lock_guard lock(planner());
   ::fftw_destroy_plan(plan);
 }
 
