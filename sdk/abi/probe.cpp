@@ -493,6 +493,7 @@ TYPE(Simulator)
 TYPE(SimulatorBase)
 
 // <tenon/site_products.hpp>
+TYPE(SiteOperand)
 TYPE(SiteProduct)
 TYPE(SiteProducts)
 

@@ -9,6 +9,7 @@
 #include <tenon/site.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -21,6 +22,34 @@ enum class SiteProduct : std::uint8_t {
   kDgrad = 1,  ///< dx[m,k] = dy[m,n] w[n,k]
   kWgrad = 2,  ///< dw[n,k] = dy[m,n]^T x[m,k]
 };
+
+/// The operands of the three products, two for each in the order of SiteProduct.
+enum class SiteOperand : std::uint8_t { kFpropX, kFpropW, kDgradDy, kDgradW, kWgradDy, kWgradX };
+inline constexpr int kSiteOperands = 6;
+
+constexpr std::size_t index_of(SiteOperand operand) {
+  return static_cast<std::size_t>(operand);
+}
+constexpr bool is_weight(SiteOperand operand) {
+  return operand == SiteOperand::kFpropW || operand == SiteOperand::kDgradW;
+}
+constexpr bool is_gradient(SiteOperand operand) {
+  return operand == SiteOperand::kDgradDy || operand == SiteOperand::kWgradDy;
+}
+/// Returns whether the product sums over the rows of the matrix as stored.
+constexpr bool along_rows(SiteOperand operand) {
+  return operand == SiteOperand::kDgradW || operand == SiteOperand::kWgradDy ||
+         operand == SiteOperand::kWgradX;
+}
+/// OperandNumerics::gemm: "fprop", "dgrad" or "wgrad".
+constexpr std::string_view gemm_of(SiteOperand operand) {
+  constexpr std::string_view kGemms[] = {"fprop", "dgrad", "wgrad"};
+  return kGemms[index_of(operand) / 2];
+}
+/// OperandNumerics::operand: "x", "w" or "dy".
+constexpr std::string_view operand_of(SiteOperand operand) {
+  return is_weight(operand) ? "w" : is_gradient(operand) ? "dy" : "x";
+}
 
 /// Bytes up to the next cache line: products like their operands to begin on one.
 constexpr std::size_t line_up(std::size_t bytes) {

@@ -28,7 +28,7 @@ Decisions::Decisions(SiteHost& host)
       errors_(host.state("errors", DType::kF64, Shape{kUses, 2})) {}
 
 void Decisions::add(Use use, const Verdict& verdict) {
-  const auto row = static_cast<std::size_t>(use);
+  const std::size_t row = index_of(use);
   auto* const units = units_here_.read(device_, units_).as<std::int64_t>() + row * kChoices;
   for (std::size_t choice = 0; choice < kChoices; ++choice) units[choice] += verdict.units[choice];
   units_here_.write(device_, units_);
@@ -42,14 +42,14 @@ void Decisions::add(Use use, const Verdict& verdict) {
 std::array<std::int64_t, kChoices> Decisions::units(Use use) const {
   HostStage here;
   std::array<std::int64_t, kChoices> result;
-  std::copy_n(here.read(device_, units_).as<std::int64_t>() + static_cast<std::size_t>(use) * kChoices,
-              kChoices, result.begin());
+  std::copy_n(here.read(device_, units_).as<std::int64_t>() + index_of(use) * kChoices, kChoices,
+              result.begin());
   return result;
 }
 
 double Decisions::mean_error(Use use) const {
   HostStage here;
-  const double* row = here.read(device_, errors_).as<double>() + 2 * static_cast<std::size_t>(use);
+  const double* row = here.read(device_, errors_).as<double>() + 2 * index_of(use);
   return row[1] == 0 ? 0.0 : row[0] / row[1];
 }
 
@@ -73,12 +73,11 @@ void Ledger::metrics(const std::function<void(std::string_view, double)>& sink) 
       Share own;
       own.add(units);
       if (own.all == 0) continue;
-      const std::string name = fmt::format("mor/{}/{}.{}", entry.name, kGemms[u], kOperands[u]);
+      const std::string name = fmt::format("mor/{}/{}.{}", entry.name, gemm_of(use), operand_of(use));
       sink(name, own.value());
       sink(name + "/error", entry.decisions->mean_error(use));
       all.add(units);
-      const std::string_view operand = kOperands[u];
-      (operand == "x" ? x : operand == "w" ? w : dy).add(units);
+      (is_weight(use) ? w : is_gradient(use) ? dy : x).add(units);
     }
   }
   if (all.all == 0) return;

@@ -5,7 +5,7 @@
 #include "operand.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/site.hpp>
+#include <tenon/site_products.hpp>
 
 #include <array>
 #include <functional>
@@ -15,11 +15,8 @@
 
 namespace tenon::mor {
 
-/// The six operands of a site's three products.
-enum class Use : std::uint8_t { kFpropX, kFpropW, kDgradDy, kDgradW, kWgradDy, kWgradX };
-inline constexpr int kUses = 6;
-inline constexpr const char* kGemms[kUses] = {"fprop", "fprop", "dgrad", "dgrad", "wgrad", "wgrad"};
-inline constexpr const char* kOperands[kUses] = {"x", "w", "dy", "w", "dy", "x"};
+using Use = SiteOperand;
+inline constexpr int kUses = kSiteOperands;
 
 /// Counts of one site, in the device's memory; training calls only.
 class Decisions {

@@ -34,17 +34,15 @@ MorSite::MorSite(const SiteInfo& info, SiteHost& host, const Settings& settings,
   operands_.reserve(kUses);
   for (int u = 0; u < kUses; ++u) {
     const Use use = static_cast<Use>(u);
-    const bool weight = use == Use::kFpropW || use == Use::kDgradW;
-    const bool down = use == Use::kDgradW || use == Use::kWgradDy || use == Use::kWgradX;
-    Operand& made = operands_.emplace_back(mor, quant, elementwise, settings, down, weight);
-    if (weight) {
+    Operand& made =
+        operands_.emplace_back(mor, quant, elementwise, settings, along_rows(use), is_weight(use));
+    if (is_weight(use)) {
       made.prepare(n_, k_, info.parameter);
       continue;
     }
-    const bool gradient = use == Use::kDgradDy || use == Use::kWgradDy;
     const std::int64_t rows = products_.rows();
     for (const std::int64_t count : {rows, rows > 0 ? info.m % rows : 0})
-      if (count > 0) made.prepare(count, gradient ? n_ : k_, info.activation);
+      if (count > 0) made.prepare(count, is_gradient(use) ? n_ : k_, info.activation);
   }
   for (int copy = 0; copy < (shares_ ? 1 : 2); ++copy) {
     copies_[copy].values = persistent_;
@@ -123,12 +121,11 @@ TensorView MorSite::weight(const SiteCall& call, Use use, TensorView w) {
 
 void MorSite::record(const SiteCall& call, Use use, TensorView x, TensorView values, TensorView choices,
                      const Verdict& verdict) {
-  const auto u = static_cast<std::size_t>(use);
   counter_.count(kFormatNames[verdict.choice], 1);
   if (call.training) decisions_.add(use, verdict);
   if (call.numerics == nullptr) return;
   const std::string reason = reason_of(settings_, verdict);
-  OperandNumerics seen = operand_place(call, layer_, site_, kGemms[u], kOperands[u]);
+  OperandNumerics seen = operand_place(call, layer_, site_, gemm_of(use), operand_of(use));
   seen.format = kFormatNames[verdict.choice];
   seen.reason = reason;
   seen.input = input_here_.read(device_, x);

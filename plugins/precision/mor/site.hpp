@@ -35,7 +35,7 @@ class MorSite final : public LinearSite {
     Verdict verdict;
   };
 
-  Operand& operand(Use use) { return operands_[static_cast<std::size_t>(use)]; }
+  Operand& operand(Use use) { return operands_[index_of(use)]; }
   TensorView decided(const SiteCall& call, Use use, TensorView x, std::size_t offset);
   TensorView weight(const SiteCall& call, Use use, TensorView w);
   void record(const SiteCall& call, Use use, TensorView x, TensorView values, TensorView choices,

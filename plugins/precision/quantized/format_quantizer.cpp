@@ -33,11 +33,9 @@ class DeviceMemory {
 };
 
 PowerRule power_rule(std::string_view scale, PowerRule otherwise) {
-  if (scale == "floor") return PowerRule::kFloor;
-  if (scale == "ceil") return PowerRule::kCeil;
-  if (scale == "even") return PowerRule::kEven;
-  if (scale == "rceil") return PowerRule::kRoundUp;
   if (scale.empty()) return otherwise;
+  for (std::size_t i = 0; i < kPowerRules.values.size(); ++i)
+    if (scale == kPowerRules.names[i]) return kPowerRules.values[i];
   fail_config("there is no scale rule '" + std::string(scale) + "'; expected floor, ceil, even or rceil");
 }
 

@@ -1,4 +1,4 @@
-// The table of formats, names of uses, properties of plans, and the rules of a recipe.
+// The table of formats, keys of uses, properties of plans, and the rules of a recipe.
 #include "plan.hpp"
 
 #include <tenon/error.hpp>
@@ -28,10 +28,6 @@ constexpr Format kFormats[] = {
 
 }  // namespace
 
-std::span<const Format> formats() {
-  return kFormats;
-}
-
 const Format& bf16_format() {
   return kFormats[0];
 }
@@ -45,26 +41,10 @@ const Format& format_of(std::string_view name) {
   fail_config("there is no operand format '" + std::string(name) + "'; expected one of " + names);
 }
 
-namespace {
-
-struct Names {
-  std::string_view gemm, operand, key;
-};
-
-constexpr Names kNames[kUses] = {{"fprop", "x", "fprop_x"},   {"fprop", "w", "fprop_w"},
-                                 {"dgrad", "dy", "dgrad_dy"}, {"dgrad", "w", "dgrad_w"},
-                                 {"wgrad", "dy", "wgrad_dy"}, {"wgrad", "x", "wgrad_x"}};
-
-}  // namespace
-
-std::string_view gemm_of(Use use) {
-  return kNames[index_of(use)].gemm;
-}
-std::string_view operand_of(Use use) {
-  return kNames[index_of(use)].operand;
-}
 std::string_view key_of(Use use) {
-  return kNames[index_of(use)].key;
+  constexpr std::string_view kKeys[kUses] = {"fprop_x", "fprop_w",  "dgrad_dy",
+                                             "dgrad_w", "wgrad_dy", "wgrad_x"};
+  return kKeys[index_of(use)];
 }
 
 bool same_values(const OperandPlan& a, const OperandPlan& b) {
@@ -112,10 +92,6 @@ QuantizeSpec spec_of(const OperandPlan& plan, Use use, std::int64_t rows, std::i
 }
 
 namespace {
-
-bool is_gradient(Use use) {
-  return use == Use::kDgradDy || use == Use::kWgradDy;
-}
 
 bool rotatable(const Format& format) {
   return format.scale == BlockScale::kTwoLevel && !format.square;

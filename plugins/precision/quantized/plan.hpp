@@ -5,10 +5,10 @@
 
 #include <tenon/ops/quant.hpp>
 #include <tenon/options.hpp>
+#include <tenon/site_products.hpp>
 
 #include <array>
 #include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,28 +31,15 @@ inline constexpr const char* kFormatNames[] = {
     "bf16",       "nvfp4",    "nvfp4_2d", "mxfp4",     "mxfp6_e2m3",   "mxfp6_e3m2", "mxfp8_e4m3",
     "mxfp8_e5m2", "fp8_e4m3", "fp8_e5m2", "fp8_block", "fp8_block_2d", nullptr};
 
-std::span<const Format> formats();
 const Format& bf16_format();
 /// Throws Error(kConfig) that lists the names.
 const Format& format_of(std::string_view name);
 
-enum class Use : std::uint8_t { kFpropX, kFpropW, kDgradDy, kDgradW, kWgradDy, kWgradX };
-inline constexpr int kUses = 6;
+using Use = SiteOperand;
+inline constexpr int kUses = kSiteOperands;
 
-constexpr std::size_t index_of(Use use) {
-  return static_cast<std::size_t>(use);
-}
-constexpr bool is_weight(Use use) {
-  return use == Use::kFpropW || use == Use::kDgradW;
-}
-std::string_view gemm_of(Use use);     ///< "fprop", "dgrad", "wgrad"
-std::string_view operand_of(Use use);  ///< "x", "w", "dy"
 /// "fprop_x": the key of a site section.
 std::string_view key_of(Use use);
-/// Returns whether the product sums over the rows of the matrix as stored.
-constexpr bool along_rows(Use use) {
-  return use == Use::kDgradW || use == Use::kWgradDy || use == Use::kWgradX;
-}
 
 struct OperandPlan {
   const Format* format = &bf16_format();

@@ -11,7 +11,7 @@
 
 namespace tenon::quantized {
 
-enum class Product : std::uint8_t { kFprop, kDgrad, kWgrad };
+using Product = SiteProduct;
 
 /// Bias and map of fprop.
 struct Finish {

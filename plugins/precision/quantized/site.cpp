@@ -57,7 +57,7 @@ QuantizedSite::QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePla
 }
 
 std::int64_t QuantizedSite::columns(Use which) const {
-  return which == Use::kDgradDy || which == Use::kWgradDy ? n_ : k_;
+  return is_gradient(which) ? n_ : k_;
 }
 
 void QuantizedSite::prepare_uses() {
