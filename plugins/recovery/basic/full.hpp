@@ -16,10 +16,6 @@ namespace tenon::recovery_basic {
 //   Daly (FGCS 22, 2006):   T = sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C for C < 2M, else M
 // T: work between two saves, C: cost of a save to the training thread, M: mean time between failures.
 
-inline double young_interval(double cost, double mtbf) {
-  return std::sqrt(2 * cost * mtbf);
-}
-
 inline double daly_interval(double cost, double mtbf) {
   if (cost >= 2 * mtbf) return mtbf;
   const double ratio = cost / (2 * mtbf);

@@ -3,6 +3,7 @@
 // of one clock.
 #pragma once
 
+#include <tenon/sdk/recovery_options.hpp>
 #include <tenon/state.hpp>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct Shards {
 
 /// (3) argmin of full_overhead (Young 1974).
 inline double young_interval(const Costs& costs) {
-  return std::sqrt(2 * costs.save * costs.mtbf);
+  return tenon::young_interval(costs.save, costs.mtbf);
 }
 
 /// (1) Overhead of full recovery as a share of productive time: half an interval is recomputed.

@@ -1,9 +1,18 @@
-// Options shared by policies with checkpoints, so that each name has one meaning.
+// Options and the save interval shared by policies with checkpoints, so that each name has one meaning.
 #pragma once
 
 #include <tenon/options.hpp>
 
+#include <cmath>
+
 TENON_ABI_BEGIN
+
+/// Seconds of work between two saves that lose the least time to saves and failures together (Young, CACM 17,
+/// 1974). cost: of a save; mtbf: mean time between failures; both in seconds.
+inline double young_interval(double cost, double mtbf) {
+  return std::sqrt(2 * cost * mtbf);
+}
+
 namespace option {
 
 /// Recovery::keep.
