@@ -7,6 +7,7 @@
 #include <tenon/sdk/indexed_dataset.hpp>
 #include <tenon/tensor.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,28 +38,34 @@ class ArrayFile {
 /// Base of the data sets of arrays in files: one field per array, whose first extent counts samples;
 /// requested types, shapes and classes; standardised values. Samples are read on request.
 class Arrays : public IndexedDataset {
- public:
-  static constexpr OptionSpec types_option() {
-    return option::texts("types", "[]")
-        .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)");
-  }
-  static constexpr OptionSpec shapes_option() {
-    return option::texts("shapes", "[]")
-        .doc_text("sample shapes other than the files': \"name=1x16x16\" each");
-  }
-  static constexpr OptionSpec standardise_option() {
-    return option::texts("standardise", "[]")
-        .doc_text("real fields to standardise by the mean and standard deviation of the training values");
-  }
-  static constexpr OptionSpec classes_option() {
-    return option::integer("classes", "0")
-        .between(0, 2147483647)
-        .doc_text("number of classes: every integer target must be -1 (ignored) or below it; 0 = no classes");
-  }
-
  protected:
   /// `owner` begins messages: "data.npy"; `example` is what inputs name: "file.npy".
   Arrays(std::string owner, const char* example, const Options& options);
+
+  /// All options of a data set. The texts say what `inputs`, `targets` and `val_inputs` hold.
+  static constexpr std::array<OptionSpec, 12> array_options(const char* inputs, const char* targets,
+                                                            const char* val_inputs) {
+    return {
+        option::texts("inputs", nullptr).mandatory().doc_text(inputs),
+        option::texts("targets", "[]").doc_text(targets),
+        option::texts("val_inputs", "[]").doc_text(val_inputs),
+        option::texts("val_targets", "[]").doc_text("the same for targets"),
+        option::texts("types", "[]")
+            .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)"),
+        option::texts("shapes", "[]").doc_text("sample shapes other than the files': \"name=1x16x16\" each"),
+        option::texts("standardise", "[]")
+            .doc_text(
+                "real fields that are given less the mean of all values trained on, over their standard "
+                "deviation"),
+        option::integer("classes", "0")
+            .between(0, 2147483647)
+            .doc_text("every whole-numbered target must be -1 (ignored) or lie below; 0 = no classes"),
+        batch_option("16"),
+        order_option(),
+        val_fraction_option("0.1"),
+        split_option(),
+    };
+  }
 
  private:
   struct Pair {
@@ -104,21 +111,9 @@ class Arrays : public IndexedDataset {
 /// operating system's page cache is the only copy.
 class Npy final : public Arrays {
  public:
-  static constexpr OptionSpec kOptions[] = {
-      option::texts("inputs", nullptr).mandatory().doc_text("fields that models read: \"name=file\" each"),
-      option::texts("targets", "[]").doc_text("fields that losses compare with: \"name=file\" each"),
-      option::texts("val_inputs", "[]")
-          .doc_text("files to validate on, in place of a held-out share; the same names as in inputs"),
-      option::texts("val_targets", "[]").doc_text("the same for targets"),
-      types_option(),
-      shapes_option(),
-      standardise_option(),
-      classes_option(),
-      batch_option("16"),
-      order_option(),
-      val_fraction_option("0.1"),
-      split_option(),
-  };
+  static constexpr auto kOptions = array_options(
+      "fields that models read: \"name=file\" each", "fields that losses compare with: \"name=file\" each",
+      "files to validate on, in place of a held-out share; the same names as in inputs");
   static constexpr ComponentInfo kInfo{.id = "npy",
                                        .summary = "arrays in NumPy's .npy files, one field per file",
                                        .options = kOptions,
@@ -135,24 +130,10 @@ class Npy final : public Arrays {
 /// compressed or not. The library converts types and byte orders, and serves one caller at a time.
 class Hdf5 final : public Arrays {
  public:
-  static constexpr OptionSpec kOptions[] = {
-      option::texts("inputs", nullptr)
-          .mandatory()
-          .doc_text(
-              "fields that models read: \"name=file.h5:/dataset\" each; without \":...\" the dataset /name"),
-      option::texts("targets", "[]").doc_text("fields that losses compare with, likewise"),
-      option::texts("val_inputs", "[]")
-          .doc_text("what to validate on, in place of a held-out share; the same names as in inputs"),
-      option::texts("val_targets", "[]").doc_text("the same for targets"),
-      types_option(),
-      shapes_option(),
-      standardise_option(),
-      classes_option(),
-      batch_option("16"),
-      order_option(),
-      val_fraction_option("0.1"),
-      split_option(),
-  };
+  static constexpr auto kOptions = array_options(
+      "fields that models read: \"name=file.h5:/dataset\" each; without \":...\" the dataset /name",
+      "fields that losses compare with, likewise",
+      "what to validate on, in place of a held-out share; the same names as in inputs");
   static constexpr ComponentInfo kInfo{.id = "hdf5",
                                        .summary = "datasets in HDF5 files, one field per dataset",
                                        .options = kOptions,
