@@ -2,14 +2,13 @@
 #include "board.hpp"
 
 #include <tenon/error.hpp>
+#include <transport_common/addresses.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -22,8 +21,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <memory>
 #include <utility>
 
 namespace tenon::nccl_transport {
@@ -65,39 +62,6 @@ bool ready(int fd, short events, Time limit) {
     if (count > 0) return true;
     if (std::chrono::steady_clock::now() >= limit) return false;
   }
-}
-
-std::string this_place() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 64> space{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size());
-  if (boot.empty() || length <= 0) return fmt::format("unknown-{}", ::getpid());
-  return fmt::format("{}/{}", boot, std::string_view(space.data(), length));
-}
-
-std::vector<std::string> machine_addresses(const std::string& interface) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
-  std::vector<std::string> four, six;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    if (interface.empty() ? (entry->ifa_flags & IFF_LOOPBACK) != 0 : interface != entry->ifa_name) continue;
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    if (entry->ifa_addr->sa_family == AF_INET) {
-      const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-      if (inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr)
-        four.emplace_back(text.data());
-    } else if (entry->ifa_addr->sa_family == AF_INET6) {
-      const auto* address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
-      if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr)) continue;  // useless without a zone
-      if (inet_ntop(AF_INET6, &address->sin6_addr, text.data(), text.size()) != nullptr)
-        six.emplace_back(text.data());
-    }
-  }
-  four.insert(four.end(), six.begin(), six.end());
-  return four;
 }
 
 /// Listens on all addresses: with IPv6, whose sockets also accept IPv4, if the machine has it.
@@ -189,21 +153,19 @@ BoardPlace BoardPlace::read(std::string_view text, int rank) {
   while (!rest.empty()) {
     const auto comma = std::min(rest.find(','), rest.size());
     found.addresses.emplace_back(rest.substr(0, comma));
-    std::array<unsigned char, sizeof(in6_addr)> bytes{};
-    if (inet_pton(AF_INET, found.addresses.back().c_str(), bytes.data()) != 1 &&
-        inet_pton(AF_INET6, found.addresses.back().c_str(), bytes.data()) != 1)
-      refuse();
+    if (!transport_common::is_address(found.addresses.back())) refuse();
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  if (found.place == this_place()) found.addresses.insert(found.addresses.begin(), {"127.0.0.1", "::1"});
+  if (found.place == transport_common::this_place())
+    found.addresses.insert(found.addresses.begin(), {"127.0.0.1", "::1"});
   return found;
 }
 
 Board::Board(std::string token, const std::string& interface,
              std::function<std::string(std::string_view)> answer)
     : token_(std::move(token)), answer_(std::move(answer)) {
-  place_.place = this_place();
-  place_.addresses = machine_addresses(interface);
+  place_.place = transport_common::this_place();
+  place_.addresses = transport_common::machine_addresses(interface);
   if (!interface.empty() && place_.addresses.empty()) {
     fail_config(fmt::format("transport.interface: '{}' is no interface of this machine, or has no address",
                             interface));

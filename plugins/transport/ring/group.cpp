@@ -20,7 +20,6 @@ namespace ring {
 
 namespace {
 
-constexpr std::uint64_t kCollectiveBit = 1;
 // More operations than a training step keeps in flight, so that pools grow at most in the first unusual
 // steps.
 constexpr std::size_t kFirstOperations = 16;
@@ -315,7 +314,7 @@ void Group::on_sent(Flight& flight) {
 
 bool Group::done(Request request) {
   const Lock lock(engine_.mutex());
-  const Flight& flight = (request.id & kCollectiveBit) != 0
+  const Flight& flight = transport_common::is_collective(request)
                              ? static_cast<const Flight&>(find_operation(request))
                              : static_cast<const Flight&>(find_message(request));
   return failed() || flight.finished;
@@ -326,7 +325,7 @@ void Group::wait(Request request) {
   const Time begin = std::chrono::steady_clock::now();
   Time ready = begin;  // time from which the wait is for bytes
   Flight* flight = nullptr;
-  if ((request.id & kCollectiveBit) != 0) {
+  if (transport_common::is_collective(request)) {
     Operation& operation = find_operation(request);
     flight = &operation;
     wait_collective(lock, operation);
@@ -445,36 +444,22 @@ Request Group::start(const Signature& signature, const Buffers& buffers) {
   }
   check_finished(operation);
   engine_.mark(*this);
-  return {number << 1 | 1};
+  return transport_common::collective_request(number);
 }
 
 // Returns the slot of operation `number`, initialised if this is its first member.
 Operation& Group::operation_at(std::uint64_t number) {
-  while (true) {
-    Operation& operation = *operations_[number % operations_.size()];
-    if (operation.open && operation.number == number) return operation;
-    if (!operation.open) {
-      operation.reset(number, size());
-      operation.group = this;
-      return operation;
-    }
-    std::vector<std::unique_ptr<Operation>> larger(2 * operations_.size());
-    for (auto& old : operations_) {
-      if (old->open) larger[old->number % larger.size()] = std::move(old);
-    }
-    for (auto& slot : larger) {
-      if (!slot) slot = std::make_unique<Operation>();
-    }
-    operations_ = std::move(larger);
-  }
+  Operation& operation = transport_common::operation_slot(operations_, number);
+  if (operation.open) return operation;
+  operation.reset(number, size());
+  operation.group = this;
+  return operation;
 }
 
 Operation& Group::find_operation(Request request) {
-  const std::uint64_t number = request.id >> 1;
-  Operation& operation = *operations_[number % operations_.size()];
-  if (operation.open && operation.number == number && operation.started) return operation;
-  fail_run(fmt::format("rank {} waits twice for a request of '{}', or for one that '{}' did not give",
-                       rank_of(member_), name_, name_));
+  Operation* operation = transport_common::find_operation(operations_, request);
+  if (operation == nullptr || !operation->started) transport_common::refuse_request(rank_of(member_), name_);
+  return *operation;
 }
 
 std::string Group::operation_text(const Operation& operation) const {
@@ -636,18 +621,11 @@ std::string Group::late_text(const Operation& operation) const {
 // Point-to-point transfers of a group (group.hpp). A receive sends a grant ahead; a send proceeds when it is
 // matched with the grant of its tag, first started first. Neither side buffers.
 
-namespace {
-
-constexpr int kIndexBits = 16;
-constexpr std::size_t kMostMessages = std::size_t{1} << kIndexBits;
-
-}  // namespace
-
 Request Group::start_message(bool is_send, TensorView data, int other, int tag) {
   const Lock lock(engine_.mutex());
   if (failed()) throw_failure();
   std::size_t index = 0;
-  Message& message = free_message(index);
+  Message& message = transport_common::free_message(messages_, name_, index);
   message.group = this;
   message.open = true;
   message.finished = message.released = message.matched = false;
@@ -687,28 +665,13 @@ Request Group::start_message(bool is_send, TensorView data, int other, int tag) 
     message.open = false;
     throw_failure();
   }
-  return {(message.serial << kIndexBits | index) << 1};
-}
-
-Message& Group::free_message(std::size_t& index) {
-  for (index = 0; index < messages_.size(); ++index) {
-    if (!messages_[index]->open) return *messages_[index];
-  }
-  if (index == kMostMessages)
-    fail_run(fmt::format("'{}' has {} messages in flight; wait for some", name_, index));
-  messages_.push_back(std::make_unique<Message>());
-  return *messages_.back();
+  return transport_common::message_request(message.serial, index);
 }
 
 Message& Group::find_message(Request request) {
-  const std::size_t index = (request.id >> 1) & (kMostMessages - 1);
-  const std::uint64_t serial = request.id >> (kIndexBits + 1);
-  if (index < messages_.size()) {
-    Message& message = *messages_[index];
-    if (message.open && message.serial == serial) return message;
-  }
-  fail_run(fmt::format("rank {} waits twice for a request of '{}', or for one that '{}' did not give",
-                       rank_of(member_), name_, name_));
+  Message* message = transport_common::find_message(messages_, request);
+  if (message == nullptr) transport_common::refuse_request(rank_of(member_), name_);
+  return *message;
 }
 
 std::string Group::message_text(const Message& message) const {
@@ -738,7 +701,7 @@ void Group::take_grant(const Grant& grant) {
     if (fits && (!first || message->serial < first->serial)) first = message.get();
   }
   if (!first) {
-    if (grants_.size() >= kMostMessages) {
+    if (grants_.size() >= transport_common::kMostMessages) {
       return fail(Failure::kError,
                   fmt::format("rank {} has {} receives in '{}' that nobody sends to", rank_of(grant.from),
                               grants_.size(), name_),

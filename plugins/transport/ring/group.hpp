@@ -106,7 +106,6 @@ class Group {
   std::string late_text(const Operation& operation) const;
 
   // Messages.
-  Message& free_message(std::size_t& index);
   Message& find_message(Request request);
   std::string message_text(const Message& message) const;
   void match(Message& send, std::uint64_t number, const Signature& expected);
@@ -131,8 +130,6 @@ class Group {
   std::vector<std::uint64_t> joins_;  // by member: number of started operations
   LinkCounts counts_;
   std::uint64_t next_ = 0;
-  // Operation n uses slot n % size while in flight; the ring doubles when members are further apart than ever
-  // before.
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<std::byte> told_;  // description of a starting operation for the others

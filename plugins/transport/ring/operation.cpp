@@ -148,37 +148,6 @@ class Planner {
 
 }  // namespace
 
-std::string_view kind_name(Kind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {"all_reduce", "reduce_scatter", "all_gather",
-                                                      "broadcast",  "reduce",         "all_to_all",
-                                                      "barrier",    "message"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string signature_text(const Signature& what) {
-  constexpr std::array<std::string_view, 3> kOps = {"sum", "max", "min"};
-  const std::string_view op = kOps[static_cast<std::size_t>(what.op)];
-  std::string tensor = fmt::format("{} {}", dtype_name(what.dtype), what.shape.text());
-  switch (what.kind) {
-    case Kind::kAllReduce:
-    case Kind::kReduceScatter:
-      return fmt::format("{}({}, {})", kind_name(what.kind), op, tensor);
-    case Kind::kAllGather:
-      return fmt::format("all_gather({})", tensor);
-    case Kind::kBroadcast:
-      return fmt::format("broadcast({}, root {})", tensor, what.root);
-    case Kind::kReduce:
-      return fmt::format("reduce({}, {}, root {})", op, tensor, what.root);
-    case Kind::kAllToAll:
-      return fmt::format("all_to_all({})", dtype_name(what.dtype));
-    case Kind::kMessage:
-      return tensor;
-    case Kind::kBarrier:
-      break;
-  }
-  return "barrier";
-}
-
 SignatureBytes write_signature(const Signature& what) {
   SignatureBytes bytes{};
   std::byte* to = bytes.data();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tenon/transport.hpp>
+#include <transport_common/operations.hpp>
 
 #include <array>
 #include <chrono>
@@ -18,29 +19,11 @@ namespace ring {
 
 using Time = std::chrono::steady_clock::time_point;
 
-enum class Kind : std::uint8_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kReduce,
-  kAllToAll,
-  kBarrier,
-  kMessage
-};
-std::string_view kind_name(Kind kind);
-
-/// Description on which members must agree.
-struct Signature {
-  Kind kind = Kind::kBarrier;
-  DType dtype = DType::kU8;
-  ReduceOp op = ReduceOp::kSum;
-  int root = 0;
-  Shape shape = {0};
-  bool operator==(const Signature& other) const = default;
-};
-/// "all_reduce(sum, f32 [128])"
-std::string signature_text(const Signature& signature);
+using transport_common::Buffers;
+using transport_common::Kind;
+using transport_common::kind_name;
+using transport_common::Signature;
+using transport_common::signature_text;
 
 inline constexpr std::size_t kSignatureBytes = 72;
 using SignatureBytes = std::array<std::byte, kSignatureBytes>;
@@ -63,13 +46,6 @@ struct Transfer {
   int after = -1;          // send: the receive that provides these bytes; -1: they are present
   // receive: (arriving op own), in this order, goes to `memory`; null: the bytes are stored unchanged.
   std::byte* own = nullptr;
-};
-
-struct Buffers {
-  TensorView data;
-  TensorView receive = {};
-  std::span<const std::int64_t> send_counts = {};
-  std::span<const std::int64_t> receive_counts = {};
 };
 
 struct Join {

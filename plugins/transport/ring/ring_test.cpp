@@ -113,9 +113,9 @@ TEST(FrameHeaders, RefuseWhatNoPortCanHold) {
 TEST(Signatures, SurviveTheWireAndAnyBytes) {
   const ring::Signature what{.kind = ring::Kind::kReduce,
                              .dtype = DType::kBF16,
+                             .shape = {4, 0, 7},
                              .op = ReduceOp::kMax,
-                             .root = 3,
-                             .shape = {4, 0, 7}};
+                             .root = 3};
   ring::Signature found;
   ASSERT_TRUE(ring::read_signature(ring::write_signature(what), found));
   EXPECT_TRUE(found == what);

@@ -74,7 +74,7 @@ class RingCommunicator final : public Communicator {
 
  private:
   Request start(Kind kind, const TensorView& data, ReduceOp op, int root) {
-    return group_->start({.kind = kind, .dtype = data.dtype, .op = op, .root = root, .shape = data.shape},
+    return group_->start({.kind = kind, .dtype = data.dtype, .shape = data.shape, .op = op, .root = root},
                          {.data = data});
   }
 

@@ -1,4 +1,4 @@
-// Announcement of a process's listening address, as a line of text, and the addresses of this machine.
+// Announcement of a process's listening address, as a line of text.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,5 @@ struct Announcement {
 std::string write_announcement(const Announcement& announcement);
 /// Throws Error(kRun) that names `rank` unless the text is an announcement of this version.
 Announcement read_announcement(std::string_view text, int rank);
-
-/// Boot and network namespace of this process.
-std::string this_place();
-/// Returns numeric addresses of this machine, of one interface if it is named: IPv4 before IPv6, no loopback
-/// and no link-local ones unless the interface has nothing else.
-std::vector<std::string> machine_addresses(std::string_view interface);
 
 }  // namespace tenon::socket_transport

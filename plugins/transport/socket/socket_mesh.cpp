@@ -4,6 +4,7 @@
 #include "announcement.hpp"
 
 #include <tenon/error.hpp>
+#include <transport_common/addresses.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -191,12 +192,12 @@ class Builder {
 
   Descriptor announce() {
     Announcement mine;
-    mine.place = this_place();
+    mine.place = transport_common::this_place();
     mine.only = !settings_.address.empty() || !settings_.interface.empty();
     if (::getrandom(&mine.token, sizeof mine.token, 0) != sizeof mine.token)
       fail_run("transport.socket: the system gives no random numbers");
     if (settings_.address.empty()) {
-      mine.addresses = machine_addresses(settings_.interface);
+      mine.addresses = transport_common::machine_addresses(settings_.interface);
       if (mine.addresses.empty() && !settings_.interface.empty()) {
         fail_config(fmt::format("transport.interface: '{}' is no interface of this machine with an address",
                                 settings_.interface));

@@ -18,7 +18,6 @@ namespace tenon::thread_transport {
 
 namespace {
 
-constexpr std::uint64_t kCollectiveBit = 1;
 // More operations than a training step keeps in flight, so that pools grow at most in the first unusual
 // steps.
 constexpr std::size_t kFirstOperations = 16;
@@ -124,7 +123,7 @@ void Group::close_end(int member, bool abandoned) {
 bool Group::done(int member, Request request) {
   Lock lock(mutex_);
   const bool simulated = world_->clock().simulated();
-  if ((request.id & kCollectiveBit) == 0) {
+  if (!transport_common::is_collective(request)) {
     Message& message = find_message(member, request);
     if (failed()) return true;
     if (!message.copied && (!message.peer || message.copying || now() < message.end)) return false;
@@ -143,7 +142,7 @@ bool Group::done(int member, Request request) {
 
 void Group::wait(int member, Request request) {
   Lock lock(mutex_);
-  if ((request.id & kCollectiveBit) == 0) {
+  if (!transport_common::is_collective(request)) {
     wait_message(lock, find_message(member, request));
   } else {
     wait_collective(lock, find_operation(member, request), member);
@@ -210,11 +209,11 @@ Request Group::start(int member, const Signature& signature, const Buffers& buff
   Lock lock(mutex_);
   if (failed()) throw_failure();
   const std::uint64_t number = next_[member]++;
-  Operation& operation = operation_at(number);
-  if (operation.joined == 0) {
-    operation.reset(number, signature, size());
-  } else {
+  Operation& operation = transport_common::operation_slot(operations_, number);
+  if (operation.open) {
     check_agreement(operation, member, signature);
+  } else {
+    operation.reset(number, signature, size());  // the first member is here
   }
   Part& part = operation.parts[member];
   part.joined = true;
@@ -226,38 +225,15 @@ Request Group::start(int member, const Signature& signature, const Buffers& buff
   if (world_->clock().simulated()) check_virtual_deadline(operation, member);
   count_started(member, traffic_of(signature, part, member, size()));
   if (operation.joined == size()) seal(operation);
-  return {number << 1 | 1};
-}
-
-// Returns the slot of operation `number`, initialised (joined == 0) if this is its first member.
-Operation& Group::operation_at(std::uint64_t number) {
-  while (true) {
-    Operation& operation = *operations_[number % operations_.size()];
-    if (operation.open && operation.number == number) return operation;
-    if (!operation.open) {
-      operation.joined = 0;
-      return operation;
-    }
-    std::vector<std::unique_ptr<Operation>> larger(2 * operations_.size());
-    for (auto& old : operations_) {
-      if (old->open) larger[old->number % larger.size()] = std::move(old);
-    }
-    for (auto& slot : larger) {
-      if (!slot) slot = std::make_unique<Operation>();
-    }
-    operations_ = std::move(larger);
-  }
+  return transport_common::collective_request(number);
 }
 
 Operation& Group::find_operation(int member, Request request) {
-  const std::uint64_t number = request.id >> 1;
-  Operation& operation = *operations_[number % operations_.size()];
-  if (operation.open && operation.number == number) {
-    const Part& part = operation.parts[member];
-    if (part.joined && !part.finished) return operation;
+  if (Operation* operation = transport_common::find_operation(operations_, request)) {
+    const Part& part = operation->parts[member];
+    if (part.joined && !part.finished) return *operation;
   }
-  fail_run(fmt::format("rank {} waits twice for a request of '{}', or for one that '{}' did not give",
-                       rank_of(member), name_, name_));
+  transport_common::refuse_request(rank_of(member), name_);
 }
 
 void Group::check_agreement(const Operation& operation, int member, const Signature& signature) {
@@ -435,18 +411,11 @@ std::string Group::late_text(const Operation& operation, const std::string& why)
 // starting order; then the end that waits first copies, straight from buffer to buffer. A send therefore ends
 // only once its receive was started.
 
-namespace {
-
-constexpr int kIndexBits = 16;
-constexpr std::size_t kMostMessages = std::size_t{1} << kIndexBits;
-
-}  // namespace
-
 Request Group::start_message(int member, bool is_send, TensorView data, int other, int tag) {
   const Lock lock(mutex_);
   if (failed()) throw_failure();
   std::size_t index = 0;
-  Message& message = free_message(index);
+  Message& message = transport_common::free_message(messages_, name_, index);
   message.open = true;
   message.is_send = is_send;
   message.from = is_send ? member : other;
@@ -487,28 +456,14 @@ Request Group::start_message(int member, bool is_send, TensorView data, int othe
     if (fits && (!partner || candidate->serial < partner->serial)) partner = candidate.get();
   }
   if (partner) is_send ? match(message, *partner) : match(*partner, message);
-  return {(message.serial << kIndexBits | index) << 1};
-}
-
-Message& Group::free_message(std::size_t& index) {
-  for (index = 0; index < messages_.size(); ++index) {
-    if (!messages_[index]->open) return *messages_[index];
-  }
-  if (index == kMostMessages)
-    fail_run(fmt::format("'{}' has {} messages in flight; wait for some", name_, index));
-  messages_.push_back(std::make_unique<Message>());
-  return *messages_.back();
+  return transport_common::message_request(message.serial, index);
 }
 
 Message& Group::find_message(int member, Request request) {
-  const std::size_t index = (request.id >> 1) & (kMostMessages - 1);
-  const std::uint64_t serial = request.id >> (kIndexBits + 1);
-  if (index < messages_.size()) {
-    Message& message = *messages_[index];
-    if (message.open && message.serial == serial && message.self() == member) return message;
-  }
-  fail_run(fmt::format("rank {} waits twice for a request of '{}', or for one that '{}' did not give",
-                       rank_of(member), name_, name_));
+  Message* message = transport_common::find_message(messages_, request);
+  if (message == nullptr || message->self() != member)
+    transport_common::refuse_request(rank_of(member), name_);
+  return *message;
 }
 
 void Group::match(Message& send, Message& receive) {

@@ -47,14 +47,6 @@ struct Message {
   int other() const { return is_send ? to : from; }
 };
 
-/// A member's arguments of a collective; only all_to_all uses the last three.
-struct Buffers {
-  TensorView data;
-  TensorView receive = {};
-  std::span<const std::int64_t> send_counts = {};
-  std::span<const std::int64_t> receive_counts = {};
-};
-
 /// Thread-safe; each member calls from one thread at a time. Members are indices into `ranks`.
 class Group {
  public:
@@ -104,7 +96,6 @@ class Group {
   int rank_of(int member) const { return ranks_[member]; }
 
   // Collectives.
-  Operation& operation_at(std::uint64_t number);
   Operation& find_operation(int member, Request request);
   void check_agreement(const Operation& operation, int member, const Signature& signature);
   void check_virtual_deadline(const Operation& operation, int member);
@@ -119,7 +110,6 @@ class Group {
   std::vector<int> missing(const Operation& operation) const;
 
   // Messages.
-  Message& free_message(std::size_t& index);
   Message& find_message(int member, Request request);
   void match(Message& send, Message& receive);
   void wait_for_match(Lock& lock, Message& message);
@@ -143,8 +133,6 @@ class Group {
   std::vector<LinkCounts> counts_;    // by member
   std::vector<std::uint64_t> next_;   // by member: number of its next collective
   std::vector<std::uint64_t> sends_;  // by member
-  // Operation n uses slot n % size while in flight; the ring doubles when more are in flight than ever
-  // before.
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Message>> messages_;
   std::uint64_t next_serial_ = 1;

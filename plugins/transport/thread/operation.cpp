@@ -102,34 +102,6 @@ void all_to_all_unit(Operation& operation, std::int64_t unit) {
 
 }  // namespace
 
-std::string_view kind_name(Kind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "barrier"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
-std::string signature_text(const Signature& what) {
-  constexpr std::array<std::string_view, 3> kOps = {"sum", "max", "min"};
-  const std::string_view op = kOps[static_cast<std::size_t>(what.op)];
-  const std::string tensor = fmt::format("{} {}", dtype_name(what.dtype), what.shape.text());
-  switch (what.kind) {
-    case Kind::kAllReduce:
-    case Kind::kReduceScatter:
-      return fmt::format("{}({}, {})", kind_name(what.kind), op, tensor);
-    case Kind::kAllGather:
-      return fmt::format("all_gather({})", tensor);
-    case Kind::kBroadcast:
-      return fmt::format("broadcast({}, root {})", tensor, what.root);
-    case Kind::kReduce:
-      return fmt::format("reduce({}, {}, root {})", op, tensor, what.root);
-    case Kind::kAllToAll:
-      return fmt::format("all_to_all({})", dtype_name(what.dtype));
-    case Kind::kBarrier:
-      break;
-  }
-  return "barrier";
-}
-
 void Operation::reset(std::uint64_t operation_number, const Signature& agreed, int members) {
   open = true;
   number = operation_number;
@@ -159,7 +131,7 @@ std::int64_t unit_count(const Operation& operation) {
       return members * blocks_of(operation.parts[0].data.bytes() / members);
     case Kind::kAllToAll:
       return members * members;
-    case Kind::kBarrier:
+    default:
       break;
   }
   return 0;
@@ -206,7 +178,7 @@ void run_unit(Operation& operation, std::int64_t unit, int runner) {
     case Kind::kAllToAll:
       all_to_all_unit(operation, unit);
       return;
-    case Kind::kBarrier:
+    default:
       return;
   }
 }
@@ -239,7 +211,7 @@ Traffic traffic_of(const Signature& what, const Part& part, int member, int memb
       return reduce_traffic(bytes, member, what.root, members);
     case Kind::kAllToAll:
       return all_to_all_traffic(part.send_counts, what.dtype, member);
-    case Kind::kBarrier:
+    default:
       break;
   }
   return barrier_traffic(members);
@@ -267,7 +239,7 @@ LinkTime time_of(const Operation& operation, const LinkSpec& link) {
       }
       return all_to_all_time(link, static_cast<double>(largest), members);
     }
-    case Kind::kBarrier:
+    default:
       break;
   }
   return barrier_time(link, members);

@@ -5,8 +5,8 @@
 
 #include <tenon/clock.hpp>
 #include <tenon/sdk/traffic.hpp>
-
 #include <tenon/transport.hpp>
+#include <transport_common/operations.hpp>
 
 #include <cstdint>
 #include <span>
@@ -15,30 +15,9 @@
 
 namespace tenon::thread_transport {
 
-enum class Kind : std::uint8_t {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kReduce,
-  kAllToAll,
-  kBarrier
-};
-
-/// Description on which all members must agree. An all-to-all agrees on its dtype here and on its counts in
-/// `count_mismatch`.
-struct Signature {
-  Kind kind = Kind::kBarrier;
-  DType dtype = DType::kU8;
-  Shape shape;
-  ReduceOp op = ReduceOp::kSum;
-  int root = 0;
-  bool operator==(const Signature&) const = default;
-};
-
-std::string_view kind_name(Kind kind);
-/// "all_reduce(sum, f32 [128])"
-std::string signature_text(const Signature& signature);
+using transport_common::Buffers;
+using transport_common::Kind;
+using transport_common::Signature;
 
 /// One member's buffers.
 struct Part {
