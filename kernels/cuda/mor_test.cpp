@@ -1,6 +1,6 @@
 // Mixtures of representations of the CUDA device on the host: every bit of the plain reference's and the same
 // decisions, in both orders of blocks and threads.
-#include <tenon/kernels/cuda/mor_start.hpp>
+#include <tenon/kernels/cuda/mor.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 
 #include "../src/testing.hpp"

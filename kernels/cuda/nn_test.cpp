@@ -3,7 +3,6 @@
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/column_sums.hpp>
-#include <tenon/kernels/cuda/dropout.hpp>
 #include <tenon/kernels/cuda/norm.hpp>
 #include <tenon/kernels/cuda/pointwise.hpp>
 #include <tenon/kernels/cuda/softmax.hpp>

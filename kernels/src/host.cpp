@@ -1,7 +1,6 @@
 // Code that is the same in every kernel set: coefficients of updates, the sum of block sums, the check of
 // indices.
 #include <cmath>
-#include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/update.hpp>
 

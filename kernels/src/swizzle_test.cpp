@@ -1,5 +1,5 @@
 // The tiled layout of block scales.
-#include <tenon/kernels/swizzle.hpp>
+#include <tenon/kernels/scales.hpp>
 
 #include "testing.hpp"
 

@@ -2,7 +2,7 @@
 // the samples in double. The variance is taken about the mean in a second pass.
 #pragma once
 
-#include <tenon/kernels/batch_norm.hpp>
+#include <tenon/kernels/norm.hpp>
 
 #include "isa/simd.inc.hpp"
 

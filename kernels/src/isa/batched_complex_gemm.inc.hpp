@@ -4,7 +4,7 @@
 // reference.
 #pragma once
 
-#include <tenon/kernels/batched_complex_gemm.hpp>
+#include <tenon/kernels/gemm.hpp>
 
 #include "isa/simd.inc.hpp"
 

@@ -3,7 +3,6 @@
 // vectors without reordering, so all kernel sets give the same bits.
 #pragma once
 
-#include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/reduce.hpp>
 
 #include "isa/simd.inc.hpp"

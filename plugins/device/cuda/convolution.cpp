@@ -5,7 +5,7 @@
 #include "device_common/convolutions.hpp"
 #include "sums.hpp"
 
-#include <tenon/kernels/cuda/channels.hpp>
+#include <tenon/kernels/cuda/part_norm.hpp>
 
 #include <mutex>
 #include <string>

@@ -3,7 +3,6 @@
 #include "device_common/dropout.hpp"
 #include "sums.hpp"
 
-#include <tenon/kernels/cuda/dropout.hpp>
 #include <tenon/kernels/cuda/pointwise.hpp>
 #include <tenon/kernels/cuda/softmax.hpp>
 #include <tenon/kernels/elementwise.hpp>

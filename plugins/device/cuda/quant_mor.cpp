@@ -3,7 +3,7 @@
 #include "common.hpp"
 #include "device_common/quantized.hpp"
 
-#include <tenon/kernels/cuda/mor_start.hpp>
+#include <tenon/kernels/cuda/mor.hpp>
 
 #include <algorithm>
 

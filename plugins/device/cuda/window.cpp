@@ -3,7 +3,7 @@
 #include "device_common/windows.hpp"
 #include "sums.hpp"
 
-#include <tenon/kernels/cuda/channels.hpp>
+#include <tenon/kernels/cuda/part_norm.hpp>
 #include <tenon/kernels/cuda/pool.hpp>
 
 namespace tenon::cuda {

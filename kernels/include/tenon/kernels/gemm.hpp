@@ -1,8 +1,9 @@
-// Matrix products, row-major: C = alpha op(A) op(B) + beta C, possibly batched.
-// Order of arithmetic, for every kernel set: each element of C is one chain over k = 0, 1, ... in Arith<S>,
-// started at zero, then scaled by alpha, then added to beta C, then rounded to the type of C. So the result
-// does not depend on tile sizes or on how rows and columns are shared among threads. `avx2` and `avx512` use
-// one fused multiply-add per link of the chain, `reference` and `portable` a product and a sum.
+// Matrix products, row-major (and, below, products of complex matrices per mode of a spectrum): C = alpha
+// op(A) op(B) + beta C, possibly batched. Order of arithmetic, for every kernel set: each element of C is one
+// chain over k = 0, 1, ... in Arith<S>, started at zero, then scaled by alpha, then added to beta C, then
+// rounded to the type of C. So the result does not depend on tile sizes or on how rows and columns are shared
+// among threads. `avx2` and `avx512` use one fused multiply-add per link of the chain, `reference` and
+// `portable` a product and a sum.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
@@ -53,5 +54,38 @@ GemmArgs<S, C> gemm_columns(GemmArgs<S, C> args, std::int64_t begin, std::int64_
   args.n = end - begin;
   return args;
 }
+
+// Products of complex matrices, one per mode of a spectrum (Li et al. 2021, the kernel of a Fourier layer):
+// y[b, o, m] = sum over i of x[b, i, m] w[i, o, m]. Modes are contiguous, so the vector lanes hold modes. A
+// sum adds its terms in ascending order, each being two products for the real and for the imaginary part:
+// equal bits whichever modes share a call. Callers may split the groups of modes in any way.
+
+/// Modes of one group.
+inline constexpr std::int64_t kModeGroup = kLanes;
+
+/// x, dx: [batch, in, modes], y, dy: [batch, out, modes], w, dw: [in, out, modes]; two reals each.
+template <class T>
+struct BatchedComplexGemmArgs {
+  std::int64_t batch = 0, in = 0, out = 0, modes = 0;
+  const T* x = nullptr;
+  const T* w = nullptr;
+  T* y = nullptr;
+  const T* dy = nullptr;
+  T* dx = nullptr;
+  T* dw = nullptr;
+  bool accumulate_dw = false;
+  T* workspace = nullptr;  ///< of this caller alone
+};
+
+template <class T>
+struct BatchedComplexGemmOps {
+  /// Elements of a workspace.
+  std::int64_t (*workspace)(const BatchedComplexGemmArgs<T>&);
+  void (*forward)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  /// dx[b, i, m] = sum over o of dy[b, o, m] conj(w[i, o, m])
+  void (*backward_input)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  /// dw[i, o, m] (+)= sum over b of conj(x[b, i, m]) dy[b, o, m]
+  void (*backward_weight)(const BatchedComplexGemmArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+};
 
 }  // namespace tenon::kernels

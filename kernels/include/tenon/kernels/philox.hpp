@@ -1,7 +1,7 @@
 // Counter-based random words: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
 // 2011). Word i of a stream depends on (key, i) alone, so a draw does not depend on thread count, rank count
-// or layout. The vector kernels (dropout.hpp) produce the same words; this scalar form, by Random123, is the
-// definition.
+// or layout. The vector kernels (elementwise.inc.hpp) produce the same words; this scalar form, by Random123,
+// is the definition.
 #pragma once
 
 #include <Random123/philox.h>

@@ -3,10 +3,7 @@
 #pragma once
 
 #include <tenon/kernels/attention.hpp>
-#include <tenon/kernels/batch_norm.hpp>
-#include <tenon/kernels/batched_complex_gemm.hpp>
 #include <tenon/kernels/elementwise.hpp>
-#include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
 #include <tenon/kernels/mor.hpp>

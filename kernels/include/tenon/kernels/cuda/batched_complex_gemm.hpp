@@ -3,8 +3,8 @@
 // for either part, so the bits are those of reference/batched_complex_gemm.hpp.
 #pragma once
 
-#include <tenon/kernels/batched_complex_gemm.hpp>
 #include <tenon/kernels/cuda/launch.hpp>
+#include <tenon/kernels/gemm.hpp>
 
 namespace tenon::kernels::cuda {
 

@@ -142,4 +142,47 @@ TENON_BOTH void for_each_element(const Block& block, std::int64_t n, F f) {
   });
 }
 
+// Quotient and remainder of indices. Devices divide 32-bit words several times faster than 64-bit ones, and
+// few tensors need more.
+
+struct Divided {
+  std::int64_t quotient, remainder;
+};
+
+/// n and d are not negative, d is not 0.
+TENON_BOTH inline Divided divided(std::int64_t n, std::int64_t d) {
+  if (((n | d) >> 32) != 0) return {n / d, n % d};
+  const auto top = static_cast<std::uint32_t>(n), bottom = static_cast<std::uint32_t>(d);
+  return {top / bottom, top % bottom};
+}
+
+// Integers that threads of several blocks raise, lower or add to. The result does not depend on the order in
+// which they arrive, which is why there are no such functions for floating point.
+
+/// *place becomes the larger of the two. Most calls find it large enough already.
+TENON_BOTH inline void raise(std::uint32_t* place, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  if (*static_cast<volatile std::uint32_t*>(place) < value) atomicMax(place, value);
+#else
+  if (*place < value) *place = value;
+#endif
+}
+
+/// *place becomes the smaller of the two.
+TENON_BOTH inline void lower(std::uint32_t* place, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  if (*static_cast<volatile std::uint32_t*>(place) > value) atomicMin(place, value);
+#else
+  if (*place > value) *place = value;
+#endif
+}
+
+TENON_BOTH inline void add_to(std::int64_t* place, std::int64_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(reinterpret_cast<unsigned long long*>(place), static_cast<unsigned long long>(value));
+#else
+  *place += value;
+#endif
+}
+
 }  // namespace tenon::kernels::cuda

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
-#include <tenon/kernels/cuda/division.hpp>
 #include <tenon/kernels/cuda/storage.hpp>
 
 namespace tenon::kernels::cuda {

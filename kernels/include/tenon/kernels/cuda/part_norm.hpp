@@ -4,8 +4,9 @@
 #pragma once
 
 #include <cmath>
+#include <tenon/kernels/cuda/block.hpp>
 #include <tenon/kernels/cuda/column_sums.hpp>
-#include <tenon/kernels/cuda/division.hpp>
+#include <tenon/kernels/cuda/maps.hpp>
 #include <tenon/kernels/cuda/storage.hpp>
 
 namespace tenon::kernels::cuda {
@@ -232,6 +233,27 @@ struct NormalisedBackward {
     const A h = (get(norm.x[i]) - s.centre) * s.scale;
     const A d = s.factor * (get(dy[i]) * norm.own_gain(j) - s.mean_g - h * s.mean_gh);
     return old != nullptr ? get(old[i]) + d : d;
+  }
+};
+
+// Maps over channels, as sets: biases of convolutions, and the maps after them.
+
+/// The value of the channel.
+template <class A>
+struct ChannelValues {
+  const A* values;
+  TENON_BOTH A of(std::int64_t channel) const { return values[channel]; }
+  TENON_BOTH A operator()(A value, std::int64_t, std::int64_t) const { return value; }
+};
+
+/// map(x + bias of the channel); a null bias is none.
+template <class A>
+struct BiasAndMap {
+  const A *x, *bias;
+  Map map;
+  TENON_BOTH A of(std::int64_t channel) const { return bias == nullptr ? A{0} : bias[channel]; }
+  TENON_BOTH A operator()(A value, std::int64_t i, std::int64_t) const {
+    return mapped(map, bias == nullptr ? x[i] : x[i] + value);
   }
 };
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
-#include <tenon/kernels/cuda/meeting.hpp>
-#include <tenon/kernels/cuda/runs.hpp>
+#include <tenon/kernels/cuda/storage.hpp>
 #include <tenon/kernels/half.hpp>
 
 namespace tenon::kernels::cuda {

@@ -4,8 +4,7 @@
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
-#include <tenon/kernels/cuda/meeting.hpp>
-#include <tenon/kernels/cuda/runs.hpp>
+#include <tenon/kernels/cuda/storage.hpp>
 #include <tenon/kernels/reference/quantize.hpp>
 
 namespace tenon::kernels::cuda {

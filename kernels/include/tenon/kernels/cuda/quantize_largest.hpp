@@ -3,7 +3,6 @@
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
-#include <tenon/kernels/cuda/meeting.hpp>
 #include <tenon/kernels/cuda/quantize.hpp>
 
 namespace tenon::kernels::cuda {

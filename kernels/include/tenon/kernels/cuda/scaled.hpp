@@ -1,12 +1,12 @@
 // Operands of products of codes: the contracted dimension along the rows, padded with zeros, and block scales
-// in tiles of 128 x 4 (swizzle.hpp). Kernel bodies that convert a quantizer's output to this layout, and one
+// in tiles of 128 x 4 (scales.hpp). Kernel bodies that convert a quantizer's output to this layout, and one
 // that reads it back as values. Nothing is rounded.
 #pragma once
 
 #include <tenon/kernels/bf16.hpp>
 #include <tenon/kernels/cuda/block.hpp>
 #include <tenon/kernels/formats.hpp>
-#include <tenon/kernels/swizzle.hpp>
+#include <tenon/kernels/scales.hpp>
 
 namespace tenon::kernels::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 #include <limits>
-#include <tenon/kernels/cuda/division.hpp>
+#include <tenon/kernels/cuda/block.hpp>
 #include <tenon/kernels/cuda/elementwise.hpp>
 #include <tenon/kernels/cuda/rows.hpp>
 

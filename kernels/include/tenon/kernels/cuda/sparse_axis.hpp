@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
-#include <tenon/kernels/cuda/division.hpp>
 
 namespace tenon::kernels::cuda {
 

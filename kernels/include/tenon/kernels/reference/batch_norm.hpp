@@ -1,8 +1,8 @@
-// Reference batch normalization: the formulas of batch_norm.hpp, sums of a sample in order.
+// Reference batch normalization: the formulas of norm.hpp, sums of a sample in order.
 #pragma once
 
 #include <cmath>
-#include <tenon/kernels/batch_norm.hpp>
+#include <tenon/kernels/norm.hpp>
 #include <tenon/kernels/reference/scalar.hpp>
 
 namespace tenon::kernels::reference {

@@ -1,7 +1,7 @@
-// Reference products per mode: the sums of batched_complex_gemm.hpp, one element after the other.
+// Reference products per mode: the sums of gemm.hpp, one element after the other.
 #pragma once
 
-#include <tenon/kernels/batched_complex_gemm.hpp>
+#include <tenon/kernels/gemm.hpp>
 
 namespace tenon::kernels::reference {
 

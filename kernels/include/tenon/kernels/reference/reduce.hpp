@@ -1,8 +1,7 @@
-// Reference sums and embedding rows: the orders of reduce.hpp and embedding.hpp, written out.
+// Reference sums and embedding rows: the orders of reduce.hpp, written out.
 #pragma once
 
 #include <cmath>
-#include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/reference/scalar.hpp>
 

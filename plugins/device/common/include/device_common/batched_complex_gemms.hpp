@@ -4,7 +4,7 @@
 
 #include "device_common/arguments.hpp"
 
-#include <tenon/kernels/batched_complex_gemm.hpp>
+#include <tenon/kernels/gemm.hpp>
 #include <tenon/ops/spectral.hpp>
 
 #include <string>
