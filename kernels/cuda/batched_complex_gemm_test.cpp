@@ -3,7 +3,7 @@
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/batched_complex_gemm.hpp>
-#include <tenon/kernels/reference/batched_complex_gemm.hpp>
+#include <tenon/kernels/reference/gemm.hpp>
 
 namespace tenon::kernels::cuda::batched_complex_gemm_test {
 namespace {

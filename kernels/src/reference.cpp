@@ -2,7 +2,6 @@
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/kernels/reference/attention.hpp>
 #include <tenon/kernels/reference/batch_norm.hpp>
-#include <tenon/kernels/reference/batched_complex_gemm.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>

@@ -1,4 +1,4 @@
-// Products of complex matrices per mode (contract: batched_complex_gemm.hpp). A group of 16 modes is
+// Products of complex matrices per mode (contract: gemm.hpp). A group of 16 modes is
 // extracted from all operands into separate real and imaginary parts, conjugated and negated there, so that
 // the product itself is only fused multiply-adds of vectors in registers. Terms have the order of the
 // reference.

@@ -1,6 +1,6 @@
 // Kernel body of products of complex matrices, one per mode. One thread computes a few rows and columns of
 // one mode, its neighbours the same of the next modes; a sum is one chain of ascending terms, two products
-// for either part, so the bits are those of reference/batched_complex_gemm.hpp.
+// for either part, so the bits are those of reference/gemm.hpp.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
