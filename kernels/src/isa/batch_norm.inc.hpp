@@ -1,4 +1,4 @@
-// Batch normalization (contract: batch_norm.hpp): 16 lane sums over a sample's places, the lanes by halves,
+// Batch normalization (contract: norm.hpp): 16 lane sums over a sample's places, the lanes by halves,
 // the samples in double. The variance is taken about the mean in a second pass.
 #pragma once
 

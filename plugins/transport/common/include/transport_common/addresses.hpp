@@ -1,5 +1,4 @@
-// What processes tell each other to be reached over TCP: the place that shares a loopback, and numeric
-// addresses.
+// The place and the numeric addresses by which processes reach each other over TCP.
 #pragma once
 
 #include <fmt/format.h>
