@@ -54,12 +54,11 @@ class Arrays : public IndexedDataset {
             .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)"),
         option::texts("shapes", "[]").doc_text("sample shapes other than the files': \"name=1x16x16\" each"),
         option::texts("standardise", "[]")
-            .doc_text(
-                "real fields that are given less the mean of all values trained on, over their standard "
-                "deviation"),
+            .doc_text("real fields to standardise by the mean and standard deviation of the training values"),
         option::integer("classes", "0")
             .between(0, 2147483647)
-            .doc_text("every whole-numbered target must be -1 (ignored) or lie below; 0 = no classes"),
+            .doc_text(
+                "number of classes: every integer target must be -1 (ignored) or below it; 0 = no classes"),
         batch_option("16"),
         order_option(),
         val_fraction_option("0.1"),

@@ -59,7 +59,7 @@ class TestReplica final : public tenon::Replica {
   tenon::Device& device() override { return *bench_.device; }
   tenon::Host& host() override { return bench_.host; }
   Communicator* group(Purpose purpose) override {
-    auto& group = groups_[purpose];
+    auto& group = groups_[static_cast<std::size_t>(purpose)];
     if (group == nullptr) group = open(tenon::purpose_name(purpose), purpose);
     return group.get();
   }
