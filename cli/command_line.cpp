@@ -1,7 +1,7 @@
 #include "command_line.hpp"
 
 #include "config/run_schema.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>

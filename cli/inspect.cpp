@@ -5,9 +5,8 @@
 #include "command_line.hpp"
 #include "table_record.hpp"
 
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 #include "plugin/abi_tag.hpp"
-#include "plugin/description.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/probe.hpp"
 #include "record/run_folder.hpp"

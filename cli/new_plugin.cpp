@@ -5,7 +5,7 @@
 #include "command_line.hpp"
 
 #include "config/data_path.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/error.hpp>

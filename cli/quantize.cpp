@@ -5,13 +5,13 @@
 #include "command_line.hpp"
 
 #include "ab/format.hpp"
-#include "ab/svg.hpp"
+#include "ab/plot.hpp"
 #include "quantize_input.hpp"
 #include "stored_run.hpp"
 
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

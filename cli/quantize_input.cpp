@@ -1,7 +1,7 @@
 // Pieces of a file are converted as they are read, so that a file is in memory once, as f32.
 #include "quantize_input.hpp"
 
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 #include "store/safetensors.hpp"
 
 #include <tenon/error.hpp>

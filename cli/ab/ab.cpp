@@ -1,7 +1,7 @@
 // The course of a study; see ab.hpp.
 #include "ab/ab.hpp"
 
-#include "base/read_file.hpp"
+#include "base/file_descriptor.hpp"
 
 #include <tenon/error.hpp>
 

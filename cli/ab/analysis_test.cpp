@@ -1,7 +1,7 @@
 // The rule of decision on synthetic pairs, its error rates, and the numbers around it.
 #include "ab/analysis.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Plots keep the extremes of curves, and means and differences are taken at common points.
-#include "ab/curves.hpp"
+#include "ab/charts.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Experiment files: values that are read, mistakes that are refused, and the messages.
 #include "ab/experiment.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 

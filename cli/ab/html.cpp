@@ -2,7 +2,7 @@
 // colours of Okabe and Ito (distinct to colour-blind readers) brightened for dark pages.
 #include "ab/html.hpp"
 
-#include "ab/report.hpp"
+#include "ab/ab.hpp"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
 // report.html, its sections from top to bottom: verdict, difference of the configurations, primary metric and
 // curves; then time to target, cost, secondary metrics and the check against itself, which are mostly tables;
 // then the origin of the numbers and how to reproduce them. A section that has nothing to say is "".
+#include "ab/ab.hpp"
 #include "ab/analysis.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
-#include "ab/report.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // report.json and experiment.json; see report.hpp.
-#include "ab/report.hpp"
+#include "ab/ab.hpp"
 
 #include "ab/charts.hpp"
 

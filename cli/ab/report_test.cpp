@@ -1,10 +1,10 @@
 // The two reports: every number arrives in the JSON, the page is self-contained and well-formed, hostile
 // names stay text.
-#include "ab/report.hpp"
+#include "ab/ab.hpp"
 #include "test_paths.hpp"
 
 #include "ab/html.hpp"
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

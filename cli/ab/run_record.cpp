@@ -2,7 +2,7 @@
 // because JSON has no NaN and a diverged loss must survive.
 #include "ab/run_record.hpp"
 
-#include "base/read_file.hpp"
+#include "base/file_descriptor.hpp"
 #include "record/run_folder.hpp"
 
 #include <tenon/config.hpp>

@@ -1,7 +1,7 @@
 // Run folders are untrusted input: torn lines, missing files, NaN, damage anywhere.
 #include "ab/run_record.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 

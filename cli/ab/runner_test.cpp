@@ -1,7 +1,7 @@
 // The runner against a stand-in for the program: order, arguments, failures, deadlines and signals.
 #include "ab/ab.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 

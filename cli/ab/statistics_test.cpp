@@ -2,7 +2,7 @@
 // samples, error rates under heavy-tailed noise.
 #include "ab/statistics.hpp"
 #include "ab/survival.hpp"
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <gtest/gtest.h>
 

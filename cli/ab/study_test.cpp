@@ -2,7 +2,7 @@
 // a message.
 #include "ab/study.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

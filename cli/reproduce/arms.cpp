@@ -1,11 +1,10 @@
 // The life of a study of arms; see arms.hpp.
 #include "reproduce/arms.hpp"
 
-#include "ab/curves.hpp"
+#include "ab/ab.hpp"
+#include "ab/charts.hpp"
 #include "ab/format.hpp"
 #include "ab/plot.hpp"
-#include "ab/report.hpp"
-#include "ab/svg.hpp"
 #include "report/line_chart.hpp"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #include "reproduce/arms.hpp"
 
 #include "ab/study.hpp"
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 #include "reproduce/render.hpp"
 
 #include <gmock/gmock.h>

@@ -4,9 +4,9 @@
 #include "ab/format.hpp"
 #include "ab/run_record.hpp"
 #include "ab/study.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
-#include "base/read_file.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/config.hpp>

@@ -2,7 +2,7 @@
 // plans and refusals.
 #include "reproduce/map.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 #include "reproduce/render.hpp"
 
 #include <tenon/error.hpp>

@@ -2,7 +2,7 @@
 // lines through them, refusals.
 #include "reproduce/recovery.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 #include "reproduce/render.hpp"
 
 #include <tenon/error.hpp>

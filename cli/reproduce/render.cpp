@@ -1,9 +1,9 @@
 // table.md, table.json, the list of studies and the pieces of render.hpp.
 #include "reproduce/render.hpp"
 
+#include "ab/ab.hpp"
 #include "ab/format.hpp"
 #include "ab/plot.hpp"
-#include "ab/report.hpp"
 #include "base/json_writer.hpp"
 #include "reproduce/study_kind.hpp"
 

@@ -2,7 +2,7 @@
 // only; every number comes from results.hpp.
 #pragma once
 
-#include "ab/svg.hpp"
+#include "ab/plot.hpp"
 #include "reproduce/results.hpp"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // The course of a study; see reproduce.hpp.
 #include "reproduce/reproduce.hpp"
 
-#include "base/read_file.hpp"
+#include "base/file_descriptor.hpp"
 #include "reproduce/study_kind.hpp"
 
 #include <tenon/error.hpp>

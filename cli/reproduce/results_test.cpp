@@ -2,7 +2,7 @@
 #include "reproduce/reproduce.hpp"
 
 #include "ab/study.hpp"
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 

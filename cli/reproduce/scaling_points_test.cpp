@@ -1,7 +1,7 @@
 // Studies of scaling as files: values that are read, the runs that they become, and messages for wrong ones.
 #include "reproduce/scaling.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 #include "reproduce/plan.hpp"
 #include "reproduce/render.hpp"
 

@@ -2,7 +2,7 @@
 // table [slabs].
 #include "reproduce/slabs.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/tensor.hpp>

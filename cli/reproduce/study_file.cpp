@@ -1,7 +1,7 @@
 // Study files; see study_file.hpp. Keys, types and misspellings go through the core's configuration layer.
 #include "reproduce/study_file.hpp"
 
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 #include "reproduce/study_kind.hpp"
 
 #include <tenon/config.hpp>

@@ -2,7 +2,7 @@
 #include "reproduce/render.hpp"
 #include "reproduce/study_kind.hpp"
 
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <test_paths.hpp>
 

@@ -3,7 +3,6 @@
 
 #include "ab/format.hpp"
 #include "ab/plot.hpp"
-#include "ab/svg.hpp"
 #include "base/json_writer.hpp"
 
 #include <fmt/format.h>

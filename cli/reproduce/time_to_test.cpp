@@ -4,7 +4,7 @@
 #include "reproduce/reproduce.hpp"
 
 #include "ab/study.hpp"
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
 

@@ -2,7 +2,7 @@
 #include "simulate/plan.hpp"
 
 #include "config/run_schema.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/simulator.hpp>

@@ -1,7 +1,7 @@
 // Checks of a plugin file as a whole: it loads, exports one symbol, and init and shutdown nest and repeat.
 #include "subject.hpp"
 
-#include "base/read_file.hpp"
+#include "base/file_descriptor.hpp"
 #include "plugin/loader.hpp"
 
 #include <dlfcn.h>

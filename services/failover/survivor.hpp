@@ -6,7 +6,6 @@
 #include "failover/recovery_actions.hpp"
 #include "failover/recovery_phases.hpp"
 #include "failover/snapshot.hpp"
-#include "failover/survival.hpp"
 #include "loop/faults.hpp"
 #include "loop/service.hpp"
 #include "loop/slot_queue.hpp"

@@ -3,7 +3,7 @@
 // the file layer alone.
 #include "record/run_folder.hpp"
 
-#include "store/links.hpp"
+#include "store/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

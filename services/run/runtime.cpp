@@ -1,5 +1,5 @@
 // The runtime: a registry, and runs built from it.
-#include "config/key_path.hpp"
+#include "config/words.hpp"
 #include "run/device_choice.hpp"
 #include "run/rank.hpp"
 #include "run/world.hpp"

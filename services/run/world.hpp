@@ -4,7 +4,7 @@
 
 #include "base/file_descriptor.hpp"
 #include "config/run_schema.hpp"
-#include "failover/survival.hpp"
+#include "failover/snapshot.hpp"
 #include "loop/pass_watch.hpp"
 #include "plugin/guard.hpp"
 #include "record/run_files.hpp"

@@ -2,7 +2,7 @@
 #include <tenon/files.hpp>
 
 #include "base/file_descriptor.hpp"
-#include "store/links.hpp"
+#include "store/files.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

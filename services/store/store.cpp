@@ -3,8 +3,8 @@
 #include <tenon/checkpoint.hpp>
 
 #include "base/elapsed.hpp"
+#include "store/files.hpp"
 #include "store/generation.hpp"
-#include "store/links.hpp"
 
 #include <fmt/format.h>
 

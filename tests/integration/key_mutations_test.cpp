@@ -5,8 +5,8 @@
 #include "test_paths.hpp"
 
 #include "ab/experiment.hpp"
-#include "config/key_mutations.hpp"
 #include "config/run_schema.hpp"
+#include "config/testing/key_mutations.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
 

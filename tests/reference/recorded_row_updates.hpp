@@ -2,8 +2,7 @@
 // for an EmbeddingBag (row_optimizers.safetensors).
 #pragma once
 
-#include "graph/row_gradients.hpp"
-#include "graph/row_table.hpp"
+#include "graph/parameter_set.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/optimizer.hpp>

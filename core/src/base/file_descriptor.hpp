@@ -1,4 +1,5 @@
-// A file descriptor with an owner, pipes, and reads that do not wait.
+// Files of the operating system: a descriptor with an owner, pipes, reads that do not wait, and a whole file
+// as text.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -12,6 +13,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -68,6 +74,14 @@ void drain(FileDescriptor& from, Use&& use) {
     if (got <= 0) return from.reset();
     use(std::string_view(block.data(), got));
   }
+}
+
+/// A whole file as text, also one of /proc, which has no size; none when it cannot be opened. Where a limit,
+/// errors with a reason, or another file system matter, see read_text in <tenon/files.hpp>.
+inline std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
 }
 
 }  // namespace tenon::base

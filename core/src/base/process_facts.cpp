@@ -1,7 +1,7 @@
 // /proc, the clock and the environment.
 #include "base/process_facts.hpp"
 
-#include "base/read_file.hpp"
+#include "base/file_descriptor.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,10 +1,8 @@
 // Values, configurations and their text, as <tenon/config.hpp> declares them.
 #include <tenon/config.hpp>
 
-#include "config/key_path.hpp"
 #include "config/layers.hpp"
-#include "config/suggest.hpp"
-#include "config/toml_reader.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

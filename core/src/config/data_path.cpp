@@ -3,7 +3,7 @@
 
 #include <tenon/config.hpp>
 
-#include "config/key_path.hpp"
+#include "config/words.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

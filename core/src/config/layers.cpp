@@ -2,9 +2,8 @@
 // below.
 #include "config/layers.hpp"
 
-#include "config/key_path.hpp"
 #include "config/run_schema.hpp"
-#include "config/toml_reader.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

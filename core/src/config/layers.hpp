@@ -1,15 +1,20 @@
 // Layers of a configuration: the order in which files apply, and how two of them merge. The rules are in
-// docs/decisions/0002-layers-and-type-changes.md.
+// docs/decisions/0002-layers-and-type-changes.md. Text becomes values in toml_reader.cpp, the only user of
+// toml++.
 #pragma once
 
 #include <tenon/config.hpp>
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 TENON_ABI_BEGIN
 namespace config {
+
+/// Throws Error(kConfig) "<name>:<line>:<column>: ..." on bad syntax, dates, and nesting beyond 64 levels.
+Value read_toml(std::string_view text, const std::string& name);
 
 /// Stacks layers, lowest first. Keys of core sections survive a change of the table's `type`.
 class LayerStack {

@@ -1,7 +1,6 @@
 // Type, range and choices of a single value.
 #include "config/option_check.hpp"
-#include "config/key_path.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,8 @@
 // Options of a component: a table is resolved against them, and the component reads the result.
 #include <tenon/config.hpp>
 
-#include "config/key_path.hpp"
 #include "config/option_check.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

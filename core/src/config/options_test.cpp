@@ -1,7 +1,7 @@
 // One table against its options: every error as whole text, defaults, old names, inner components, reading
 // back.
-#include "config/key_path.hpp"
 #include "config/sample_components.hpp"
+#include "config/words.hpp"
 #include "test_paths.hpp"
 
 #include <tenon/config.hpp>

@@ -1,8 +1,7 @@
 // Validates a whole run: every table against its owner's options, and the few rules between tables.
-#include "config/key_path.hpp"
 #include "config/option_check.hpp"
 #include "config/run_schema.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // A whole run: settings, errors between tables, the resolved file, and that no misspelt key passes.
-#include "config/key_mutations.hpp"
 #include "config/run_schema.hpp"
 #include "config/sample_components.hpp"
+#include "config/testing/key_mutations.hpp"
 #include "test_paths.hpp"
 
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 
 #include <tenon/config.hpp>
 
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 
 #include <map>
 

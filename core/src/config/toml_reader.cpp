@@ -30,8 +30,8 @@ struct BrokenAssumption : std::logic_error {
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
 
-#include "config/key_path.hpp"
-#include "config/toml_reader.hpp"
+#include "config/layers.hpp"
+#include "config/words.hpp"
 
 #include <fmt/format.h>
 

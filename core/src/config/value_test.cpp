@@ -1,6 +1,5 @@
 // Values, dotted keys, the writer and its round trip, flat keys, differences, suggestions, data paths.
-#include "config/key_path.hpp"
-#include "config/suggest.hpp"
+#include "config/words.hpp"
 #include "test_paths.hpp"
 
 #include <tenon/config.hpp>

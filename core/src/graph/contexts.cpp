@@ -1,4 +1,5 @@
-// Run-time side of the layer contract: handles become views, sites get their memory and weights.
+// Declarations: two of one parameter name are one tied parameter, so they must agree. Run time: handles
+// become views, sites get their memory and weights.
 #include "graph/contexts.hpp"
 
 #include "base/at.hpp"
@@ -7,6 +8,125 @@
 #include <tenon/layer.hpp>
 
 #include <fmt/format.h>
+
+namespace tenon::graph {
+
+ValueSpec LayerInference::input(int index) const {
+  const Node& self = node();
+  if (index < 0 || index >= static_cast<int>(self.inputs.size())) {
+    fail_config(fmt::format("model node '{}' ({}) needs an input number {}, but only {} are connected",
+                            self.spec.name, self.spec.type, index, self.inputs.size()));
+  }
+  return base::at(build_.values, base::at(self.inputs, index).value).spec;
+}
+
+void LayerInference::output(const ValueSpec& spec) {
+  Node& self = node();
+  GraphValue value;
+  value.name =
+      self.outputs.empty() ? self.spec.name : fmt::format("{}:{}", self.spec.name, self.outputs.size());
+  for (const GraphValue& other : build_.values) {
+    if (other.name == value.name) {
+      fail_config(
+          fmt::format("the model has two nodes or fields named '{}'; names must be unique", value.name));
+    }
+  }
+  value.spec = spec;
+  value.producer = index_;
+  self.outputs.push_back(static_cast<int>(build_.values.size()));
+  build_.values.push_back(std::move(value));
+}
+
+ParameterRef LayerInference::parameter(const ParameterSpec& spec) {
+  Node& self = node();
+  int found = -1;
+  for (std::size_t i = 0; i < build_.declared.size(); ++i) {
+    const ParameterSpec& other = build_.declared[i].spec;
+    if (other.name != spec.name) continue;
+    const Layout first{other.shape, other.sharding}, here{spec.shape, spec.sharding};
+    if (!(first == here) || other.dtype != spec.dtype || other.role != spec.role) {
+      fail_config(fmt::format(
+          "parameter '{}' is declared as {} {} and by node '{}' as {} {}; tied parameters must agree",
+          spec.name, dtype_name(other.dtype), layout_text(first), self.spec.name, dtype_name(spec.dtype),
+          layout_text(here)));
+    }
+    found = static_cast<int>(i);
+  }
+  if (found < 0) {
+    found = static_cast<int>(build_.declared.size());
+    build_.declared.push_back({spec, 0, 0});
+  }
+  self.parameters.push_back(found);
+  return {static_cast<int>(self.parameters.size()) - 1};
+}
+
+SavedRef LayerInference::saved(const ValueSpec& spec) {
+  node().saved.push_back({spec, {}});
+  return {static_cast<int>(node().saved.size()) - 1};
+}
+
+WorkspaceRef LayerInference::workspace(std::size_t bytes) {
+  node().workspaces.push_back({bytes, {}, {}});
+  return {static_cast<int>(node().workspaces.size()) - 1};
+}
+
+SiteRef LayerInference::linear_site(const SiteSpec& spec) {
+  Node& self = node();
+  const int number = static_cast<int>(self.sites.size());
+  auto site = std::make_unique<Site>(spec_, build_.counter, self.spec.name, number);
+  site->declared = spec;
+  site->module = std::string(spec.module);
+  site->declared.module = site->module;
+  site->parameter = self.parameters.at(spec.weight.index);
+  const ParameterSpec& weight = base::at(build_.declared, site->parameter).spec;
+  const Shape local = local_part(weight, place_of(spec_)).extents;
+  const std::int64_t needed = (spec.first_weight_row + spec.n) * spec.k;
+  if (spec.k == 0 ? local.elements() != 0 : local.elements() % spec.k != 0 || local.elements() < needed) {
+    fail_config(fmt::format(
+        "node '{}': a product with n = {}, k = {} needs a weight of {} elements, '{}' has {} here",
+        self.spec.name, spec.n, spec.k, needed, weight.name, local.text()));
+  }
+  if (spec.channels_first && spec.input >= 0)
+    fail_plugin(fmt::format("node '{}': a site with channels first cannot name its input", self.spec.name));
+  self.sites.push_back(std::move(site));
+  return {number};
+}
+
+SiteRef LayerInference::convolution_site(const SiteSpec& spec, const ConvolutionSpec& images) {
+  const WindowSpec& window = images.window;
+  if (spec.channels_first || spec.input >= 0 || spec.first_weight_row != 0 || spec.n != images.features ||
+      spec.m != images.batch * window.places() || spec.k != images.channels * window.offsets()) {
+    fail_plugin(
+        fmt::format("node '{}': a site with m = {}, n = {}, k = {} is none of images of {} samples, {} "
+                    "channels, {} features, {} places and {} offsets, all of the weight, x as rows",
+                    node().spec.name, spec.m, spec.n, spec.k, images.batch, images.channels, images.features,
+                    window.places(), window.offsets()));
+  }
+  const SiteRef site = linear_site(spec);
+  node().sites.back()->images = std::make_unique<ConvolutionSpec>(images);
+  return site;
+}
+
+void LayerInference::keep_output(int index) {
+  Node& self = node();
+  self.keeps_output.resize(self.outputs.size(), false);
+  self.keeps_output.at(index) = true;
+}
+
+void LayerInference::offer_epilogue(Epilogue map) {
+  node().offered = map;
+}
+
+}  // namespace tenon::graph
+
+TENON_ABI_BEGIN
+
+SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images) {
+  auto* own = dynamic_cast<graph::LayerInference*>(&context);
+  return own == nullptr ? context.linear_site(site) : own->convolution_site(site, images);
+}
+
+TENON_ABI_END
 
 namespace tenon::graph {
 namespace {

@@ -3,8 +3,8 @@
 #include "base/at.hpp"
 #include "graph/contexts.hpp"
 #include "graph/graph_build.hpp"
+#include "graph/parameter_set.hpp"
 #include "graph/pass_place.hpp"
-#include "graph/reals.hpp"
 #include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>

@@ -3,7 +3,7 @@
 #include "graph/graph_build.hpp"
 
 #include "base/at.hpp"
-#include "graph/infer_context.hpp"
+#include "graph/contexts.hpp"
 #include "graph/memory_budget.hpp"
 #include "graph/plain_site.hpp"
 

@@ -1,6 +1,6 @@
 // Out-of-line destructors of the contracts around the graph: one canonical vtable and type_info, in the core.
 #include "graph/memory_budget.hpp"
-#include "graph/reals.hpp"
+#include "graph/parameter_set.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

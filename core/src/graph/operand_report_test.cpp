@@ -1,5 +1,5 @@
 // Figures of roundings that can be worked out by hand.
-#include "graph/operand_report.hpp"
+#include "graph/plain_site.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,21 +1,27 @@
-// Layout of parameters in arenas, the arithmetic of shards, and sets of parameters in device memory.
+// Layout of parameters in arenas, the arithmetic of shards, sets of parameters in device memory, and rows of
+// tables in host memory.
 #include "graph/parameter_set.hpp"
 
 #include "base/at.hpp"
 #include "graph/memory_budget.hpp"
-#include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/random.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -339,3 +345,296 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
 }
 
 TENON_ABI_END
+
+// Rows in one mapping of host memory. Later tiers implement the same interface and keep rows elsewhere. Rows
+// are copied in words by relaxed loads and stores, which costs no more than memcpy for rows of usual width
+// and is what lock-free workers need.
+
+namespace tenon::graph {
+namespace {
+
+/// Neighbouring rows that share a version: one count per row would be an eighth of a narrow table.
+constexpr std::size_t kVersionRows = 64;
+/// Whole tables pass through buffers of this size.
+constexpr std::int64_t kChunkBytes = std::int64_t{4} << 20;
+/// Reads ask for the row this far ahead while they copy one: rows are anywhere in a table larger than caches.
+constexpr std::size_t kPrefetchDistance = 8;
+
+/// Zeroed memory that takes no physical page before it is written, in huge pages where the system has them:
+/// random rows of a large table would otherwise miss the TLB each time.
+class Mapping {
+ public:
+  Mapping(const std::string& name, std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      fail_run(fmt::format("row table '{}': the system gave no {:.1f} MiB of memory for its rows", name,
+                           static_cast<double>(bytes) / (1024.0 * 1024.0)));
+    }
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    data_ = static_cast<std::byte*>(memory);
+  }
+  ~Mapping() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+template <typename Word>
+void load_words(const std::byte* row, std::byte* out, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
+    const Word word = __atomic_load_n(reinterpret_cast<const Word*>(row + at), __ATOMIC_RELAXED);
+    std::memcpy(out + at, &word, sizeof word);
+  }
+}
+
+template <typename Word>
+void store_words(std::byte* row, const std::byte* in, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, in + at, sizeof word);
+    __atomic_store_n(reinterpret_cast<Word*>(row + at), word, __ATOMIC_RELAXED);
+  }
+}
+
+/// Calls fn with a value of the widest word that divides a row.
+template <typename Fn>
+void with_word(std::size_t row_bytes, Fn&& fn) {
+  if (row_bytes % 8 == 0) {
+    fn(std::uint64_t{});
+  } else if (row_bytes % 4 == 0) {
+    fn(std::uint32_t{});
+  } else {
+    fn(std::uint8_t{});
+  }
+}
+
+class HostRowTable final : public RowTable {
+ public:
+  HostRowTable(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
+               std::int64_t last)
+      : name_(std::move(name)),
+        dtype_(dtype),
+        rows_(rows),
+        width_(width),
+        first_(first),
+        last_(last),
+        row_bytes_(dtype_bytes(dtype, width)),
+        memory_(name_, row_bytes_ * owned()),
+        versions_(
+            std::make_unique<std::atomic<std::uint64_t>[]>((owned() + kVersionRows - 1) / kVersionRows)) {}
+
+  std::int64_t rows() const override { return rows_; }
+  std::int64_t width() const override { return width_; }
+  DType dtype() const override { return dtype_; }
+  std::int64_t owned_first() const override { return first_; }
+  std::int64_t owned_last() const override { return last_; }
+
+  void read(std::span<const std::int64_t> ids, TensorView out) const override {
+    require_room(ids, out);
+    auto* to = static_cast<std::byte*>(out.data);
+    with_word(row_bytes_, [&](auto word) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (i + kPrefetchDistance < ids.size())
+          __builtin_prefetch(memory_.data() + (ids[i + kPrefetchDistance] - first_) * stride());
+        load_words<decltype(word)>(memory_.data() + slot(ids[i]) * row_bytes_, to + i * row_bytes_,
+                                   row_bytes_);
+      }
+    });
+  }
+
+  void write(std::span<const std::int64_t> ids, TensorView values) override {
+    require_room(ids, values);
+    const auto* from = static_cast<const std::byte*>(values.data);
+    with_word(row_bytes_, [&](auto word) {
+      std::size_t counted = SIZE_MAX;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const std::size_t at = slot(ids[i]);
+        store_words<decltype(word)>(memory_.data() + at * row_bytes_, from + i * row_bytes_, row_bytes_);
+        if (at / kVersionRows == counted) continue;
+        counted = at / kVersionRows;
+        versions_[counted].fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+
+  void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const override {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      out[i] = versions_[slot(ids[i]) / kVersionRows].load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::size_t owned() const { return last_ - first_; }
+  std::int64_t stride() const { return static_cast<std::int64_t>(row_bytes_); }
+
+  std::size_t slot(std::int64_t id) const {
+    if (id < first_ || id >= last_) {
+      fail_run(fmt::format("row table '{}': row {} is not one of this rank's rows [{}, {})", name_, id,
+                           first_, last_));
+    }
+    return id - first_;
+  }
+
+  void require_room(std::span<const std::int64_t> ids, const TensorView& view) const {
+    if (view.dtype != dtype_ || view.elements() != static_cast<std::int64_t>(ids.size()) * width_) {
+      fail_run(fmt::format("row table '{}': expected {} rows of {} {}, found a tensor {} of {}", name_,
+                           ids.size(), width_, dtype_name(dtype_), view.shape.text(),
+                           dtype_name(view.dtype)));
+    }
+  }
+
+  std::string name_;
+  DType dtype_;
+  std::int64_t rows_, width_, first_, last_;
+  std::size_t row_bytes_;
+  Mapping memory_;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> versions_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowTable> make_row_table(std::string name, DType dtype, std::int64_t rows, std::int64_t width,
+                                         std::int64_t first, std::int64_t last) {
+  return std::make_unique<HostRowTable>(std::move(name), dtype, rows, width, first, last);
+}
+
+void for_each_chunk(const RowTable& table, const RowChunk& body) {
+  const auto row_bytes = std::max<std::int64_t>(1, dtype_bytes(table.dtype(), table.width()));
+  const std::int64_t rows = std::max<std::int64_t>(1, kChunkBytes / row_bytes);
+  std::vector<std::int64_t> ids;
+  std::vector<std::byte> memory;
+  for (std::int64_t first = table.owned_first(); first < table.owned_last(); first += rows) {
+    ids.resize(std::min(rows, table.owned_last() - first));
+    std::iota(ids.begin(), ids.end(), first);
+    TensorView view;
+    view.dtype = table.dtype();
+    view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
+    memory.resize(view.bytes());
+    view.data = memory.data();
+    body(ids, view);
+  }
+}
+
+// Duplicates are summed in the order in which they were added, so the sum does not depend on sorting. Tables
+// are independent of each other and share the threads.
+
+void RowGradients::clear() {
+  for (Table& table : tables_) {
+    table.ids.clear();
+    table.values.clear();
+  }
+}
+
+void RowGradients::add(int parameter, std::span<const std::int64_t> ids, TensorView values) {
+  if (values.dtype != DType::kF32 && values.dtype != DType::kF64) {
+    fail_plugin("row gradients must be f32 or f64, found " + std::string(dtype_name(values.dtype)));
+  }
+  auto found =
+      std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.parameter == parameter; });
+  if (found == tables_.end()) {
+    tables_.push_back({});
+    found = std::prev(tables_.end());
+    found->parameter = parameter;
+  }
+  found->dtype = values.dtype;
+  found->width = ids.empty() ? found->width : values.elements() / static_cast<std::int64_t>(ids.size());
+  const std::span<std::byte> raw = values.raw();
+  make_room(found->ids, found->ids.size() + ids.size(), 0);
+  make_room(found->values, found->values.size() + raw.size(), 0);
+  found->ids.insert(found->ids.end(), ids.begin(), ids.end());
+  found->values.insert(found->values.end(), raw.begin(), raw.end());
+}
+
+void RowGradients::scale(double factor) {
+  for (Table& table : tables_) {
+    if (table.dtype == DType::kF64) {
+      auto* values = reinterpret_cast<double*>(table.values.data());
+      for (std::size_t i = 0; i < table.values.size() / sizeof(double); ++i) values[i] *= factor;
+    } else {
+      auto* values = reinterpret_cast<float*>(table.values.data());
+      for (std::size_t i = 0; i < table.values.size() / sizeof(float); ++i)
+        values[i] = static_cast<float>(values[i] * factor);
+    }
+  }
+}
+
+/// Stable counting sort by id, least significant digit first: it keeps equal ids in the order of arrival, and
+/// ids are as many as rows of a batch while digits are two or three.
+void RowGradients::sort(Table& table) {
+  constexpr int kDigitBits = 11;
+  constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
+  const std::size_t count = table.ids.size();
+  make_room(table.order, count, 0);
+  make_room(table.sorted, count, 0);
+  table.order.resize(count);
+  table.sorted.resize(count);
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    table.order[i] = {table.ids[i], static_cast<std::int64_t>(i)};
+    largest = std::max(largest, static_cast<std::uint64_t>(table.ids[i]));
+  }
+  for (int shift = 0; shift < 64 && largest >> shift != 0; shift += kDigitBits) {
+    std::array<std::uint32_t, kDigits + 1> begin{};
+    const auto digit = [shift](std::int64_t id) {
+      return static_cast<std::size_t>(static_cast<std::uint64_t>(id) >> shift) & (kDigits - 1);
+    };
+    for (const auto& entry : table.order) ++begin[digit(entry.first) + 1];
+    for (std::size_t d = 0; d < kDigits; ++d) begin[d + 1] += begin[d];
+    for (const auto& entry : table.order) table.sorted[begin[digit(entry.first)]++] = entry;
+    std::swap(table.order, table.sorted);
+  }
+}
+
+template <typename Real>
+void RowGradients::sum(Table& table) {
+  sort(table);
+  const std::size_t width = table.width;
+  table.unique.clear();
+  table.counts.clear();
+  make_room(table.unique, table.ids.size(), 0);
+  make_room(table.counts, table.ids.size(), 0);
+  make_room(table.sums, table.values.size(), 0);
+  table.sums.resize(table.values.size());
+  const auto* values = reinterpret_cast<const Real*>(table.values.data());
+  auto* sums = reinterpret_cast<Real*>(table.sums.data());
+  for (const auto& [id, index] : table.order) {
+    const Real* row = values + static_cast<std::size_t>(index) * width;
+    if (!table.unique.empty() && table.unique.back() == id) {
+      ++table.counts.back();
+      Real* out = sums + (table.unique.size() - 1) * width;
+      for (std::size_t i = 0; i < width; ++i) out[i] += row[i];
+    } else {
+      table.unique.push_back(id);
+      table.counts.push_back(1);
+      std::memcpy(sums + (table.unique.size() - 1) * width, row, width * sizeof(Real));
+    }
+  }
+}
+
+std::span<const RowGradient> RowGradients::summed() {
+  result_.resize(tables_.size());
+  parallel_for(static_cast<std::int64_t>(tables_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      Table& table = tables_[t];
+      if (table.dtype == DType::kF64) {
+        sum<double>(table);
+      } else {
+        sum<float>(table);
+      }
+      TensorView values;
+      values.data = table.sums.data();
+      values.dtype = table.dtype;
+      values.shape = Shape{static_cast<std::int64_t>(table.unique.size()), table.width};
+      result_[t] = {table.parameter, table.unique, values, table.counts};
+    }
+  });
+  return result_;
+}
+
+}  // namespace tenon::graph

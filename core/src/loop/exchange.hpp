@@ -3,6 +3,9 @@
 #pragma once
 
 #include <tenon/clock.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
 
 #include <memory>
 #include <mutex>
@@ -14,14 +17,15 @@ namespace tenon::train {
 /// Collective over all ranks: each brings a text and gets all of them.
 class TextExchange {
  public:
-  virtual ~TextExchange();
+  virtual ~TextExchange() = default;
   /// Returns the texts of all ranks in rank order. Throws DeadlineError that names the late ranks,
   /// CancelledError after the run's first failure.
   virtual std::vector<std::string> exchange(int rank, const std::string& text) = 0;
   virtual void cancel(const std::string& reason) = 0;
 };
 
-/// Between threads.
+/// Between threads. A round ends when the last rank has arrived; its texts stay readable until the next round
+/// ends.
 class StringAllGather final : public TextExchange {
  public:
   /// clock: the run's, for threads that take part in it; a wall clock of its own for others.
@@ -43,5 +47,40 @@ class StringAllGather final : public TextExchange {
   bool cancelled_ = false;
   std::string reason_;
 };
+
+inline std::vector<std::string> StringAllGather::exchange(int rank, const std::string& text) {
+  std::unique_lock lock(mutex_);
+  if (cancelled_) throw CancelledError(reason_);
+  const std::uint64_t round = round_;
+  texts_[rank] = text;
+  present_[rank] = true;
+  if (++arrived_ == texts_.size()) {
+    arrived_ = 0;
+    present_.assign(present_.size(), false);
+    result_ = texts_;
+    ++round_;
+    changed_.notify(clock_, clock_.now());
+    return result_;
+  }
+  const WaitDeadline deadline(deadline_s_);
+  while (round_ == round && !cancelled_) {
+    if (changed_.wait(lock, clock_, deadline, "all ranks at a save") != ClockEvent::Outcome::kLate) continue;
+    std::vector<std::size_t> late;
+    for (std::size_t r = 0; r < present_.size(); ++r) {
+      if (!present_[r]) late.push_back(r);
+    }
+    throw DeadlineError(
+        fmt::format("rank(s) {} did not join a save within {} s", fmt::join(late, ", "), deadline_s_));
+  }
+  if (cancelled_) throw CancelledError(reason_);
+  return result_;
+}
+
+inline void StringAllGather::cancel(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  reason_ = reason;
+  changed_.notify(clock_, clock_.now());
+}
 
 }  // namespace tenon::train

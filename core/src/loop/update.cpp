@@ -3,8 +3,7 @@
 // shape.
 #include "loop/update.hpp"
 
-#include "graph/reals.hpp"
-#include "graph/row_table.hpp"
+#include "graph/parameter_set.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ops/reduce.hpp>

@@ -1,12 +1,16 @@
-// Checks a plugin's descriptor before anything in it is used: sizes first, then mandatory texts, components,
-// options. Pointers that are not null are taken to be valid; a plugin that lies about them crashes, and is
-// found by the probe.
+// A plugin's descriptor. It is checked before anything in it is used: sizes first, then mandatory texts,
+// components, options. Pointers that are not null are taken to be valid; a plugin that lies about them
+// crashes, and is found by the probe. A description is a checked descriptor as data that owns its texts: what
+// `tenon inspect` prints, whether the plugin is loaded in this process or was looked at by the probe.
 #pragma once
 
 #include <tenon/plugin_abi.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::plugin {
 
@@ -27,5 +31,39 @@ std::string component_name(std::string_view kind, std::string_view id);
 /// Forms: true / false; decimal, hexadecimal, octal and binary integers; reals with inf and nan; "basic" and
 /// 'literal' strings on one line; [lists] of those.
 std::string default_problem(const tenon_option_v1& spec);
+
+struct OptionDescription {
+  std::string name;
+  std::uint32_t type = 0;  ///< tenon_option_type
+  std::uint32_t flags = 0;
+  std::optional<std::string> default_toml;
+  double min = 0, max = 0;  ///< NaN = open
+  std::vector<std::string> choices;
+  std::string unit, doc, since, component_kind;
+  std::vector<std::string> old_names;
+  std::vector<OptionDescription> section;  ///< of a sections option: what its tables may hold
+};
+
+struct ComponentDescription {
+  std::string kind, id, summary;
+  std::uint32_t maturity = 0;  ///< tenon_maturity
+  std::uint64_t capabilities = 0;
+  std::vector<std::string> aliases, requirements;
+  std::vector<OptionDescription> options;
+};
+
+struct PluginDescription {
+  std::string id, version, summary, vendor, licence, url;
+  std::vector<ComponentDescription> components;
+};
+
+/// Copies a descriptor that was checked.
+PluginDescription describe(const tenon_plugin_v1_t& plugin);
+
+/// The form in which the probe sends it: one fact per line, its words separated by tabs; tab, newline and
+/// backslash in a text are escaped.
+std::string to_lines(const PluginDescription& description);
+/// Inverse of to_lines; nullopt when the text was not written by it, or breaks off.
+std::optional<PluginDescription> from_lines(std::string_view text);
 
 }  // namespace tenon::plugin

@@ -1,8 +1,6 @@
 // Tables of descriptors that are sound but for one thing.
 #include "plugin/descriptor.hpp"
 
-#include "plugin/description.hpp"
-
 #include <tenon/options.hpp>
 
 #include <gtest/gtest.h>

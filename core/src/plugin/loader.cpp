@@ -7,7 +7,6 @@
 
 #include "plugin/descriptor.hpp"
 #include "plugin/guard.hpp"
-#include "plugin/process_end.hpp"
 
 #include <tenon/error.hpp>
 

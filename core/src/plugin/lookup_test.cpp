@@ -1,4 +1,4 @@
-#include "plugin/lookup.hpp"
+#include "plugin/search.hpp"
 
 #include <tenon/error.hpp>
 

@@ -2,7 +2,7 @@
 // Used by `tenon inspect FILE` and `tenon doctor`. The child is the program tenon_probe (probe_main.cpp).
 #pragma once
 
-#include "plugin/description.hpp"
+#include "plugin/descriptor.hpp"
 
 #include <chrono>
 #include <filesystem>

@@ -3,7 +3,7 @@
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
 #include "base/child_process.hpp"
 #include "base/signals.hpp"
-#include "plugin/description.hpp"
+#include "plugin/descriptor.hpp"
 #include "plugin/loader.hpp"
 #include "plugin/probe.hpp"
 

@@ -1,6 +1,6 @@
 // Walks a configuration beside the specs of its tables, so that a renaming to another legal key is not
 // counted.
-#include "config/key_mutations.hpp"
+#include "config/testing/key_mutations.hpp"
 #include "config/run_schema.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Synthetic run folders; see synthetic_runs.hpp.
-#include "ab/synthetic_runs.hpp"
+#include "ab/testing/synthetic_runs.hpp"
 
 #include "ab/study.hpp"
 
