@@ -6,7 +6,7 @@
 #include "store/safetensors.hpp"
 
 #include <tenon/checkpoint.hpp>
-#include <tenon/sdk/model_export.hpp>
+#include <tenon/sdk/outside_training.hpp>
 
 #include <optional>
 #include <string>

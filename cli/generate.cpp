@@ -7,7 +7,7 @@
 #include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/outside_training.hpp>
 
 #include <fmt/format.h>
 

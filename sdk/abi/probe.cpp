@@ -44,17 +44,15 @@
 #include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
-#include <tenon/sdk/index_map.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
-#include <tenon/sdk/language.hpp>
 #include <tenon/sdk/linear_map.hpp>
-#include <tenon/sdk/model_export.hpp>
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/update.hpp>
 #include <tenon/sdk/outer_update.hpp>
+#include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/permutation.hpp>
 #include <tenon/sdk/quantizer.hpp>
 #include <tenon/sdk/row_update.hpp>
@@ -405,32 +403,19 @@ TYPE(GradientMean)
 // <tenon/sdk/gradient_sum.hpp>
 TYPE(GradientSum)
 
-// <tenon/sdk/index_map.hpp>
-TYPE(IndexMap)
-TYPE(Sliding)
-TYPE(Interpolation)
-TYPE(DimWindow)
-
 // <tenon/sdk/indexed_dataset.hpp>
 TYPE(SampleOrder)
 TYPE(IndexedContent)
 TYPE(IndexedDataset)
 
-// <tenon/sdk/language.hpp>
-TYPE(TextCodec)
-TYPE(LanguageGraph)
-TYPE(LanguageModel)
-
 // <tenon/sdk/linear_map.hpp>
+TYPE(IndexMap)
+TYPE(Sliding)
+TYPE(Interpolation)
+TYPE(DimWindow)
 TYPE(LinearMap)
 TYPE(MoveSpec)
 TYPE(Primitive)
-
-// <tenon/sdk/model_export.hpp>
-TYPE(ExportedWeight)
-TYPE(ExportedFile)
-TYPE(ExportPlan)
-TYPE(ModelExport)
 
 // <tenon/sdk/npy.hpp>
 TYPE(NpyHeader)
@@ -461,6 +446,15 @@ TYPE(UpdateOps)
 // <tenon/sdk/outer_update.hpp>
 TYPE(OuterRule)
 TYPE(OuterUpdate)
+
+// <tenon/sdk/outside_training.hpp>
+TYPE(TextCodec)
+TYPE(LanguageGraph)
+TYPE(LanguageModel)
+TYPE(ExportedWeight)
+TYPE(ExportedFile)
+TYPE(ExportPlan)
+TYPE(ModelExport)
 
 // <tenon/sdk/permutation.hpp>
 TYPE(Permutation)

@@ -1,11 +1,10 @@
 // Homes of the abstract classes of <tenon/sdk/...>: their virtual tables and type information live in
 // libtenon_core, so that every plugin shares one copy.
-#include <tenon/sdk/language.hpp>
-#include <tenon/sdk/model_export.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/quantizer.hpp>
 
 TENON_ABI_BEGIN

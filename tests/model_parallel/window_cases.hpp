@@ -3,7 +3,7 @@
 
 #include "parts.hpp"
 
-#include <tenon/sdk/index_map.hpp>
+#include <tenon/sdk/linear_map.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 #include <tenon/testing/mesh_ranks.hpp>

@@ -6,7 +6,7 @@
 
 #include <tenon/dataset.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/outside_training.hpp>
 
 #include <optional>
 #include <string>

@@ -3,7 +3,7 @@
 #include "upsample.hpp"
 
 #include <tenon/ops/reduce.hpp>
-#include <tenon/sdk/index_map.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 namespace tenon::distdl {
 namespace {

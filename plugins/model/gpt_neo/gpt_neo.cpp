@@ -6,8 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/model.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/language.hpp>
-#include <tenon/sdk/model_export.hpp>
+#include <tenon/sdk/outside_training.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,7 @@
 // transformers.
 #include "reference/recorded.hpp"
 
-#include <tenon/sdk/language.hpp>
-#include <tenon/sdk/model_export.hpp>
+#include <tenon/sdk/outside_training.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "moves/box_moves.hpp"
-#include "moves/linear_map.hpp"
 
 #include <tenon/sdk/linear_map.hpp>
 
