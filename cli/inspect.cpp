@@ -38,10 +38,6 @@ constexpr const char* kTypeNames[] = {"true or false", "whole number",  "number"
                                       "path",          "whole numbers", "list of numbers", "list of texts",
                                       "component",     "tables"};
 
-std::string short_kind(const std::string& kind) {
-  return kind.substr(0, kind.find('/'));
-}
-
 std::string join(const std::vector<std::string>& words, const char* between) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
@@ -68,7 +64,8 @@ std::string default_of(const plugin::OptionDescription& option) {
 }
 
 std::string type_of(const plugin::OptionDescription& option) {
-  if (option.type == TENON_OPTION_COMPONENT) return "component(" + short_kind(option.component_kind) + ")";
+  if (option.type == TENON_OPTION_COMPONENT)
+    return fmt::format("component({})", config::kind_name(option.component_kind));
   return option.type < std::size(kTypeNames) ? kTypeNames[option.type] : "?";
 }
 
@@ -92,7 +89,7 @@ std::string capabilities_of(std::uint64_t bits) {
 std::string snippet_of(const plugin::ComponentDescription& component) {
   static const std::map<std::string, std::string> kTables = {
       {"dataset", "[data]"}, {"observer", "[[observe]]"}, {"layer", "[[model.layer]]"}};
-  const std::string kind = short_kind(component.kind);
+  const std::string kind(config::kind_name(component.kind));
   const auto table = kTables.find(kind);
   std::string out =
       (table != kTables.end() ? table->second : "[" + kind + "]") + "\ntype = \"" + component.id + "\"\n";
@@ -167,7 +164,7 @@ std::string option_table(const plugin::ComponentDescription& component, bool mar
 
 std::string print_component(const plugin::ComponentDescription& component,
                             const plugin::PluginDescription& plugin, Format format) {
-  const std::string name = short_kind(component.kind) + "." + component.id;
+  const std::string name = plugin::component_name(component.kind, component.id);
   if (format == Format::kJson) {
     Json json = to_json(component);
     json["plugin"] = plugin.id;
@@ -232,7 +229,8 @@ std::string print_list(const std::vector<PluginStatus>& plugins, Format format) 
   for (const PluginStatus& plugin : plugins) {
     if (plugin.state == PluginStatus::State::kFailed)
       failed += fmt::format("\nfailed: {}\n  {}\n", plugin.file, plugin.reason);
-    for (const auto& offer : plugin.offers) kinds[short_kind(offer.kind)].emplace_back(offer.id, plugin.id);
+    for (const auto& offer : plugin.offers)
+      kinds[std::string(config::kind_name(offer.kind))].emplace_back(offer.id, plugin.id);
   }
   std::string out;
   for (auto& [kind, offers] : kinds) {
@@ -369,7 +367,7 @@ int inspect_component(Registry& registry, const std::string& word, Format format
   std::string out;
   for (const PluginStatus& status : registry.plugins()) {
     for (const PluginStatus::Offer& offer : status.offers) {
-      const std::string kind = offer.kind.substr(0, offer.kind.find('/'));
+      const std::string kind(config::kind_name(offer.kind));
       known.push_back(kind + "." + offer.id);
       const bool alias = std::find(offer.aliases.begin(), offer.aliases.end(), plain) != offer.aliases.end();
       if ((!kind_word.empty() && kind != kind_word) || (offer.id != plain && !alias)) continue;

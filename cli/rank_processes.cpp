@@ -60,10 +60,7 @@ RankProcesses::~RankProcesses() {
 }
 
 void RankProcesses::drain(Child& child) {
-  base::drain(child.words_end, [&](std::string_view bytes) {
-    child.words += bytes;
-    if (child.words.size() > kKeptWords) child.words.erase(0, child.words.size() - kKeptWords);
-  });
+  base::drain_last(child.words_end, child.words, kKeptWords);
 }
 
 bool RankProcesses::poll(std::chrono::milliseconds limit) {

@@ -72,6 +72,10 @@ std::string arm_key(std::size_t arm, std::string_view name) {
   return fmt::format("<span class=\"arm\">{}{}</span>", mark.take(), escape_html(name));
 }
 
+std::string legend(std::string_view keys_html) {
+  return fmt::format("<div class=\"legend\">{}</div>\n", keys_html);
+}
+
 std::string page(std::string_view title, std::string_view body_html) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";

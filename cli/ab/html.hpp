@@ -45,6 +45,9 @@ std::string tabs(std::string_view group, const std::vector<Panel>& panels);
 /// Arm name with the marker and colour it has in all drawings.
 std::string arm_key(std::size_t arm, std::string_view name);
 
+/// A row of keys above a drawing.
+std::string legend(std::string_view keys_html);
+
 /// A whole page: head with the style sheet, then `body_html` in its frame. No network, no script.
 std::string page(std::string_view title, std::string_view body_html);
 

@@ -23,10 +23,10 @@ std::string coverage(double alpha) {
   return fmt::format("{:.4g}%", 100 * (1 - alpha));
 }
 
-std::string legend(const Study& study) {
-  std::string out = "<div class=\"legend\">";
-  for (std::size_t a = 0; a < study.arms.size(); ++a) out += arm_key(a, study.arms[a].arm.name);
-  return out + "</div>\n";
+std::string arms_legend(const Study& study) {
+  std::string keys;
+  for (std::size_t a = 0; a < study.arms.size(); ++a) keys += arm_key(a, study.arms[a].arm.name);
+  return legend(keys);
 }
 
 std::string verdict_block(const Verdict& v) {
@@ -221,7 +221,7 @@ std::string curves_of(const StudyResult& result, const std::string& metric, cons
   if (panels.empty()) return "";
   bool reduced = false;
   const std::string csv = curve_csv(result, metric, kCsvLimit, reduced);
-  std::string out = fmt::format("<h3>{}</h3>\n{}<figure>{}", escape_html(metric), legend(result.study),
+  std::string out = fmt::format("<h3>{}</h3>\n{}<figure>{}", escape_html(metric), arms_legend(result.study),
                                 tabs(group, panels));
   out +=
       "<figcaption>Thin lines: runs; thick lines: mean over seeds. Long curves show the smallest and largest "

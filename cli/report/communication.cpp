@@ -134,14 +134,14 @@ constexpr std::array<Part, 7> kParts = {{{"compute", &RankTimes::compute_s, "arm
                                          {"saving", &RankTimes::save_s, "arm3 half"},
                                          {"other", &RankTimes::other_s, "rest"}}};
 
-std::string legend(const std::vector<std::pair<std::string, std::string>>& entries) {
-  std::string out = "<div class=\"legend\">";
+std::string area_legend(const std::vector<std::pair<std::string, std::string>>& entries) {
+  std::string keys;
   for (const auto& [colour, name] : entries)
-    out += fmt::format(
+    keys += fmt::format(
         "<span class=\"arm\"><svg class=\"key\" viewBox=\"0 0 14 14\"><rect x=\"1\" y=\"1\" "
         "width=\"12\" height=\"12\" class=\"{} area\"/></svg>{}</span>",
         colour, name);
-  return out + "</div>\n";
+  return ab::legend(keys);
 }
 
 std::string seconds(double value) {
@@ -341,7 +341,7 @@ std::string timeline_figure(const std::vector<std::vector<TimelineSpan>>& timeli
       {"arm0", "forward, update"},   {"arm0 half", "backward"}, {"arm1", "waiting for bytes"},
       {"arm4", "waiting for ranks"}, {"arm5", "data"},          {"arm2", "transfer beside other work"}};
   if (delays) names.push_back({"arm3 half", "a straggler's delay"});
-  std::string out = "<h3>Timeline</h3>\n<figure>" + legend(names);
+  std::string out = "<h3>Timeline</h3>\n<figure>" + area_legend(names);
   out +=
       ab::drawing({860, 0}, {360, 0}, [&](ab::ChartSize size) { return timeline(timelines, window, size); });
   out += fmt::format(
@@ -403,7 +403,7 @@ std::string communication_section(const CommunicationFacts& facts) {
   if (facts.ranks.size() > 1) {
     std::vector<std::pair<std::string, std::string>> names;
     for (const Part& part : kParts) names.push_back({part.colour, part.name});
-    out += "<figure>" + legend(names) +
+    out += "<figure>" + area_legend(names) +
            ab::drawing({860, 0}, {360, 0}, [&](ab::ChartSize size) { return bars(facts.ranks, size); }) +
            "<figcaption>Where each rank's training thread spent its time, on the run's "
            "clock.</figcaption></figure>\n";

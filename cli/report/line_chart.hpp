@@ -63,9 +63,9 @@ inline std::string line_chart(const std::vector<ChartLine>& lines, const std::st
 
 /// Names with their markers.
 inline std::string line_legend(const std::vector<ChartLine>& lines) {
-  std::string out = "<div class=\"legend\">";
-  for (const ChartLine& line : lines) out += ab::arm_key(line.colour, line.name);
-  return out + "</div>\n";
+  std::string keys;
+  for (const ChartLine& line : lines) keys += ab::arm_key(line.colour, line.name);
+  return ab::legend(keys);
 }
 
 }  // namespace tenon::report

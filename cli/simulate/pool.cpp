@@ -53,10 +53,7 @@ bool WorkerProcess::send(const Order& order) {
 }
 
 void WorkerProcess::drain() {
-  base::drain(words_, [&](std::string_view bytes) {
-    last_words_ += bytes;
-    if (last_words_.size() > kKeptWords) last_words_.erase(0, last_words_.size() - kKeptWords);
-  });
+  base::drain_last(words_, last_words_, kKeptWords);
   base::drain(socket_, [&](std::string_view bytes) { lines_.add(bytes); });
 }
 

@@ -3,6 +3,7 @@
 #include "subject.hpp"
 
 #include "base/child_process.hpp"
+#include "config/words.hpp"
 #include "plugin/probe.hpp"
 
 #include <fmt/format.h>
@@ -49,10 +50,6 @@ every = 3
 [[observe]]
 type = "conformance_ending"
 )";
-
-std::string kind_name(const std::string& kind) {
-  return kind.substr(0, kind.find('/'));
-}
 
 /// Returns `table` with the type in front.
 Value with_type(const Value& table, const std::string& type) {
@@ -168,7 +165,7 @@ Config Subject::run_config(const RunRequest& request) {
 
   std::vector<std::string> sets = spec_.given.sets;
   sets.insert(sets.end(), request.sets.begin(), request.sets.end());
-  const std::string name = kind_name(kind_);
+  const std::string name(config::kind_name(kind_));
   const Value own = with_type(spec_.given.options, type());
   if (name == "dataset") {
     root.set("data", own, {});

@@ -2,6 +2,8 @@
 // of manifests and rank reports.
 #include "store/manifest.hpp"
 
+#include "base/digests.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -209,12 +211,6 @@ std::string manifest_tail(std::uint32_t crc) {
   return fmt::format(",\n\"manifest_crc32c\": \"{:08x}\"\n}}\n", crc);
 }
 
-std::string hex_text(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
-
 // Text stays readable; anything that JSON cannot carry unchanged goes as hexadecimal.
 Json bytes_json(const std::string& value) {
   Json json = value;
@@ -222,7 +218,7 @@ Json bytes_json(const std::string& value) {
     json.dump();
     return Json{{"text", value}};
   } catch (const Json::exception&) {
-    return Json{{"hex", hex_text(value)}};
+    return Json{{"hex", hex_of(std::as_bytes(std::span(value)))}};
   }
 }
 

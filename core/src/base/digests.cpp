@@ -17,18 +17,18 @@
 
 namespace tenon {
 
-namespace {
-
-std::string hex_of(std::span<const unsigned char> bytes) {
+std::string hex_of(std::span<const std::byte> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   text.reserve(2 * bytes.size());
-  for (const unsigned char byte : bytes) {
-    text.push_back(kDigits[byte >> 4]);
-    text.push_back(kDigits[byte & 0xf]);
+  for (const std::byte byte : bytes) {
+    text.push_back(kDigits[std::to_integer<unsigned>(byte >> 4)]);
+    text.push_back(kDigits[std::to_integer<unsigned>(byte) & 0xf]);
   }
   return text;
 }
+
+namespace {
 
 class Sha256 {
  public:
@@ -43,7 +43,7 @@ class Sha256 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int size = 0;
     check(EVP_DigestFinal_ex(context_.get(), digest, &size));
-    return hex_of({digest, size});
+    return hex_of(std::as_bytes(std::span(digest, size)));
   }
 
  private:
@@ -83,7 +83,7 @@ void Xxh3Stream::update_u64(std::uint64_t value) {
 std::string Xxh3Stream::hex() const {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_->xxh));
-  return hex_of(canonical.digest);
+  return hex_of(std::as_bytes(std::span(canonical.digest)));
 }
 
 }  // namespace tenon
@@ -93,7 +93,7 @@ TENON_ABI_BEGIN
 std::string xxh3_128_of(std::span<const std::byte> bytes) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  return hex_of(canonical.digest);
+  return hex_of(std::as_bytes(std::span(canonical.digest)));
 }
 
 std::string sha256_of(std::span<const std::byte> bytes) {

@@ -11,6 +11,9 @@
 
 namespace tenon {
 
+/// Two lower-case hexadecimal digits a byte.
+std::string hex_of(std::span<const std::byte> bytes);
+
 class Xxh3Stream {
  public:
   Xxh3Stream();

@@ -76,6 +76,14 @@ void drain(FileDescriptor& from, Use&& use) {
   }
 }
 
+/// Adds available text to `kept`, which holds the last `most` bytes.
+inline void drain_last(FileDescriptor& from, std::string& kept, std::size_t most) {
+  drain(from, [&](std::string_view bytes) {
+    kept += bytes;
+    if (kept.size() > most) kept.erase(0, kept.size() - most);
+  });
+}
+
 /// A whole file as text, also one of /proc, which has no size; none when it cannot be opened. Where a limit,
 /// errors with a reason, or another file system matter, see read_text in <tenon/files.hpp>.
 inline std::optional<std::string> read_file(const std::filesystem::path& path) {

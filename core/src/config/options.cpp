@@ -249,10 +249,6 @@ ComponentCatalog::~ComponentCatalog() = default;
 
 namespace {
 
-std::string short_kind(std::string_view kind) {
-  return std::string(kind.substr(0, kind.find('/')));
-}
-
 class Resolver {
  public:
   Resolver(const OptionRequest& request, std::vector<std::string>& problems)
@@ -383,7 +379,7 @@ class Resolver {
     if (type == nullptr || !type->is_text()) {
       problem(type == nullptr ? table.origin : type->origin,
               fmt::format("option '{}' of {} needs a 'type' in quotes: the name of a component of kind {}",
-                          spec.name, request_.owner, short_kind(spec.component_kind)));
+                          spec.name, request_.owner, config::kind_name(spec.component_kind)));
       return;
     }
     if (request_.catalog == nullptr) {

@@ -392,10 +392,6 @@ void CoreReader::model_edit(const Value& table, const std::string& path) {
 
 namespace {
 
-std::string short_kind(std::string_view kind) {
-  return std::string(kind.substr(0, kind.find('/')));
-}
-
 class RunChecker {
  public:
   RunChecker(const Config& config, const ComponentCatalog& catalog, std::span<const std::string> extra_tables)
@@ -491,7 +487,7 @@ class RunChecker {
     const Value* type = table.find("type");
     const std::string brackets =
         section.is_list ? fmt::format("[[{}]]", section.table) : fmt::format("[{}]", section.table);
-    const std::string names = "a component of kind " + short_kind(section.kind);
+    const std::string names = fmt::format("a component of kind {}", kind_name(section.kind));
     if (type == nullptr || !type->is_text()) {
       // A misspelt `type` says more than a missing one.
       const auto close = std::find_if(table.table().begin(), table.table().end(), [&](const Member& item) {
@@ -538,7 +534,7 @@ class RunChecker {
         problem(file_origin(),
                 fmt::format(
                     "a run needs [{}] with a 'type': the name of a component of kind {} (see: tenon inspect)",
-                    section.table, short_kind(section.kind)));
+                    section.table, kind_name(section.kind)));
       }
       return;
     }

@@ -65,8 +65,7 @@ class Catalog final : public ComponentCatalog {
     for (const auto& entry : kAll) {
       if (entry.kind != kind) continue;
       if (entry.id == type) {
-        return {std::string(kind.substr(0, kind.find('/'))) + "." + std::string(type),
-                option_list(entry.specs)};
+        return {std::string(kind_name(kind)) + "." + std::string(type), option_list(entry.specs)};
       }
       ids.emplace_back(entry.id);
     }

@@ -192,6 +192,10 @@ std::size_t common_beginning(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string_view kind_name(std::string_view kind) {
+  return kind.substr(0, kind.find('/'));
+}
+
 int edit_distance(std::string_view a, std::string_view b) {
   std::array<std::vector<int>, 3> rows;  // i - 2, i - 1, i
   for (auto& row : rows) row.resize(b.size() + 1);

@@ -35,6 +35,9 @@ bool is_utf8(std::string_view text);
 /// as "[run] steps"; unchanged where there is none, or where it begins with a place.
 std::string with_place(const Config& config, const std::string& message);
 
+/// "optimizer" of "optimizer/1".
+std::string_view kind_name(std::string_view kind);
+
 /// Edits (insert, delete, replace, transpose two neighbours) between two words; case and '-' for '_' are
 /// free. Optimal string alignment distance (Damerau 1964, each part edited once).
 int edit_distance(std::string_view a, std::string_view b);

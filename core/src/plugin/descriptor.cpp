@@ -1,6 +1,8 @@
 // Defaults of options, then the descriptor from its sizes to its options; descriptions and their line form.
 #include "plugin/descriptor.hpp"
 
+#include "config/words.hpp"
+
 #include <tenon/plugin.hpp>
 
 #include <fmt/format.h>
@@ -339,12 +341,8 @@ std::string_view vendor_of(std::string_view plugin_id) {
   return plugin_id.substr(0, plugin_id.find('.'));
 }
 
-std::string_view kind_name(std::string_view kind) {
-  return kind.substr(0, kind.find('/'));
-}
-
 std::string component_name(std::string_view kind, std::string_view id) {
-  return fmt::format("{}.{}", kind_name(kind), id);
+  return fmt::format("{}.{}", config::kind_name(kind), id);
 }
 
 std::string descriptor_problem(const tenon_plugin_v1_t& plugin) {

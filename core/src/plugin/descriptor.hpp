@@ -19,8 +19,6 @@ std::string descriptor_problem(const tenon_plugin_v1_t& plugin);
 
 /// "vendor" of "vendor.name".
 std::string_view vendor_of(std::string_view plugin_id);
-/// "optimizer" of "optimizer/1".
-std::string_view kind_name(std::string_view kind);
 /// "optimizer.lion", as messages and `tenon inspect` say it.
 std::string component_name(std::string_view kind, std::string_view id);
 

@@ -131,7 +131,7 @@ bool is_owned(const PluginStatus& plugin, std::string_view owner) {
 
 // 2 = by id, 1 = by alias, 0 = not at all.
 int match(const PluginStatus::Offer& offer, const Wanted& wanted) {
-  if (kind_name(offer.kind) != kind_name(wanted.kind)) return 0;
+  if (config::kind_name(offer.kind) != config::kind_name(wanted.kind)) return 0;
   if (offer.id == wanted.id) return 2;
   return std::find(offer.aliases.begin(), offer.aliases.end(), wanted.id) != offer.aliases.end() ? 1 : 0;
 }
@@ -205,7 +205,7 @@ std::string left_out_text(const Wanted& wanted, const std::vector<SearchPlace>& 
                                  wanted.owner.empty() ? "" : fmt::format(" of '{}'", wanted.owner),
                                  hint(plugins, wanted, ids));
   if (text.back() != '?') text += '.';
-  text += ids.empty() ? fmt::format(" No plugin offers a {}.", kind_name(wanted.kind))
+  text += ids.empty() ? fmt::format(" No plugin offers a {}.", config::kind_name(wanted.kind))
                       : fmt::format(" Offered: {}.", fmt::join(ids, ", "));
   text += " Places searched:" + places_text(places);
   for (const PluginStatus& plugin : plugins) {

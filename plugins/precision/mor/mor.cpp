@@ -169,15 +169,9 @@ class Mor final : public Precision, public PrecisionMetrics {
           .doc_text("experimental, level 'tensor': NVFP4 where its own mean relative error is at most "
                     "fp4_threshold"),
       option::real("fp4_threshold", "0.15").between(0, 1).doc_text("largest mean relative error of fp4"),
-      option::integer("keep_first", "0")
-          .between(0, 2147483647)
-          .in_unit("blocks")
-          .doc_text("number of blocks at the beginning of the network that stay in bf16"),
-      option::integer("keep_last", "0")
-          .between(0, 2147483647)
-          .in_unit("blocks")
-          .doc_text("number of blocks at the end of the network that stay in bf16"),
-      option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything"),
+      option::keep_first_blocks(),
+      option::keep_last_blocks(),
+      option::keep_layers(),
       option::boolean("head", "false").doc_text("include sites of the module 'head'"),
   };
   static constexpr ComponentInfo kInfo{

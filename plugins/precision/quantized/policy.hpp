@@ -47,15 +47,9 @@ inline constexpr OptionSpec kSiteOptions[] = {
 };
 
 inline constexpr std::array kCommonOptions = {
-    option::integer("keep_first", "0")
-        .between(0, 2147483647)
-        .in_unit("blocks")
-        .doc_text("number of blocks at the beginning of the network that stay in bf16"),
-    option::integer("keep_last", "0")
-        .between(0, 2147483647)
-        .in_unit("blocks")
-        .doc_text("number of blocks at the end of the network that stay in bf16; a head is not a block"),
-    option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything"),
+    option::keep_first_blocks(),
+    option::keep_last_blocks(),
+    option::keep_layers(),
     option::boolean("head", "false").doc_text("quantize sites of the module \"head\", too"),
     option::real("keep_worst", "0")
         .between(0, 1)

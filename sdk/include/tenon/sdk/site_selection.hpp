@@ -12,10 +12,32 @@
 
 TENON_ABI_BEGIN
 
+namespace option {
+
+constexpr OptionSpec keep_first_blocks() {
+  return integer("keep_first", "0")
+      .between(0, 2147483647)
+      .in_unit("blocks")
+      .doc_text("number of blocks at the beginning of the network that stay in bf16");
+}
+
+constexpr OptionSpec keep_last_blocks() {
+  return integer("keep_last", "0")
+      .between(0, 2147483647)
+      .in_unit("blocks")
+      .doc_text("number of blocks at the end of the network that stay in bf16; a head is not a block");
+}
+
+constexpr OptionSpec keep_layers() {
+  return texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything");
+}
+
+}  // namespace option
+
 class SiteSelection {
  public:
-  /// Reads the options keep_first and keep_last (blocks of the network), keep (patterns of layer names) and
-  /// head (whether sites of the module "head" are taken) of the precision `component`.
+  /// Reads the options above and `head` (whether sites of the module "head" are taken) of the precision
+  /// `component`.
   SiteSelection(std::string_view component, const Options& options);
 
   /// Returns true if the site stays as a whole. Sites come in the order of layers; a model may be traversed
