@@ -100,7 +100,7 @@ class KeyParser {
 
 }  // namespace
 
-std::vector<KeyPart> parse_words(std::string_view text, std::string_view where) {
+std::vector<KeyPart> parse_key_path(std::string_view text, std::string_view where) {
   return KeyParser(text, where).parse();
 }
 
