@@ -90,7 +90,6 @@ void Gossip::mix(const Exchange& exchange) {
 }
 // [/exchange]
 
-// [mean]
 void Gossip::quiesce() {
   if (mean_ == nullptr) return;
   tenon::ParameterSet& live = replica().live();
@@ -111,7 +110,6 @@ void Gossip::quiesce() {
 tenon::ParameterSet& Gossip::evaluation_parameters() {
   return mean_ == nullptr ? replica().live() : *mean_;
 }
-// [/mean]
 
 }  // namespace gossip
 

@@ -50,7 +50,6 @@ Site::Site(const tenon::SiteInfo& info, tenon::SiteHost& host, std::int64_t bloc
   if (products_.fprop && products_.dgrad) along_n_.offset = float_bytes(n_ * k_);
 }
 
-// [memory]
 /// Scratch: the quantized activations of one product, then what the product itself needs.
 tenon::SiteMemory Site::memory() const {
   tenon::SiteMemory memory;
@@ -60,7 +59,6 @@ tenon::SiteMemory Site::memory() const {
                                                : float_bytes(rows_ * std::max(k_, n_)));
   return memory;
 }
-// [/memory]
 
 void Site::check(TensorView view) const {
   if (view.dtype == DType::kF32) return;
@@ -69,7 +67,7 @@ void Site::check(TensorView view) const {
                      " to a site whose operands and results are f32");
 }
 
-// [products]
+// [fprop]
 void Site::fprop(const tenon::SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) {
   check(y);
   if (products_.fprop) {
@@ -79,6 +77,7 @@ void Site::fprop(const tenon::SiteCall& call, TensorView x, TensorView w, Tensor
   }
   find(Product::kFprop, x.shape[0], false).run(x, w, y, bias, 1.0f, product_scratch(call));
 }
+// [/fprop]
 
 void Site::dgrad(const tenon::SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) {
   check(dx);
@@ -99,7 +98,6 @@ void Site::wgrad(const tenon::SiteCall& call, TensorView x, TensorView dy, Tenso
   }
   find(Product::kWgrad, dy.shape[0], accumulate).run(dy, x, dw, {}, 1.0f, product_scratch(call));
 }
-// [/products]
 
 TensorView Site::product_scratch(const tenon::SiteCall& call) const {
   return {call.scratch.data, tenon::Shape{static_cast<std::int64_t>(scratch_)}, DType::kU8,
