@@ -229,7 +229,7 @@ TEST_F(SaverRanks, ALostRankEndsInADeadlineNotInAGeneration) {
   request.items = items;
   const SaveResult result = store_.save(request, 0, 2, exchange);
   EXPECT_EQ(result.status, SaveStatus::kAborted);
-  EXPECT_THAT(result.error, HasSubstr("did not come"));
+  EXPECT_THAT(result.error, HasSubstr("did not join the exchange"));
   EXPECT_TRUE(folder_names(memory_, kFolder).empty());
 }
 
