@@ -7,7 +7,8 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
-#include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
 namespace tenon::bench::gpu {
 namespace {
@@ -89,19 +90,23 @@ void add_updates(const Sizes& sizes, std::vector<FamilyCase>& cases) {
     const auto w = filled(device, {n}, DType::kF32), g = filled(device, {n}, DType::kF32),
                m = filled(device, {n}, DType::kF32);
     const auto v = std::make_shared<DeviceMemory>(device, Shape{n}, DType::kF32);  // no square is negative
-    const auto ops = &device.family<UpdateOps>();
-    return [=] { ops->adamw(w->view(), g->view(), m->view(), v->view(), {.lr = 1e-4, .decay = 0.1}); };
+    const RuleEvaluator evaluate(&device.family<FormulaOps>());
+    return [=] {
+      evaluate(AdamWRule({.lr = 1e-4, .decay = 0.1}), std::array{w->view(), g->view(), m->view(), v->view()});
+    };
   });
   add("SGD", 3, [=](Device& device) -> Call {
     const auto w = filled(device, {n}, DType::kF32), g = filled(device, {n}, DType::kF32);
-    const auto ops = &device.family<UpdateOps>();
-    return [=] { ops->sgd(w->view(), g->view(), {}, {.lr = 1e-4}); };
+    const RuleEvaluator evaluate(&device.family<FormulaOps>());
+    return [=] { evaluate(SgdRule<false>({.lr = 1e-4}), std::array{w->view(), g->view()}); };
   });
   add("SGD with momentum", 5, [=](Device& device) -> Call {
     const auto w = filled(device, {n}, DType::kF32), g = filled(device, {n}, DType::kF32),
                b = filled(device, {n}, DType::kF32);
-    const auto ops = &device.family<UpdateOps>();
-    return [=] { ops->sgd(w->view(), g->view(), b->view(), {.lr = 1e-4, .momentum = 0.9}); };
+    const RuleEvaluator evaluate(&device.family<FormulaOps>());
+    return [=] {
+      evaluate(SgdRule<true>({.lr = 1e-4, .momentum = 0.9}), std::array{w->view(), g->view(), b->view()});
+    };
   });
   add("sum of squares", 1, [=](Device& device) -> Call {
     const auto x = filled(device, {n}, DType::kF32);

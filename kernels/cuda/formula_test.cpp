@@ -2,7 +2,6 @@
 // sums within a bound, in one order for each grid.
 #include "testing.hpp"
 
-#include <tenon/kernels/adagrad.hpp>
 #include <tenon/kernels/cuda/formula.hpp>
 
 namespace tenon::kernels::cuda::formula_test {
@@ -46,7 +45,7 @@ TYPED_TEST_SUITE(CudaFormulaTest, Reals);
 // Weights 0, gradients 1, accumulators 2, a third of which were never used.
 TYPED_TEST(CudaFormulaTest, AnUpdateHasTheBitsOfItsLoop) {
   using T = TypeParam;
-  const AdagradCoefficients<T> c{T(0.37), T(0.1), T(0.01), T(1e-10), T(0.5)};
+  const T scale(0.37), lr(0.1), decay(0.01), eps(1e-10), initial(0.5);
   constexpr std::uint8_t w = kFirst, g = kFirst + 1, s = kFirst + 2, t = kFirst + 3, u = kFirst + 4,
                          v = kFirst + 5;
   const auto body = formula_of<T>({{StepOp::kLoad, w, 0, 0, 0},
@@ -66,13 +65,17 @@ TYPED_TEST(CudaFormulaTest, AnUpdateHasTheBitsOfItsLoop) {
                                    {StepOp::kMultiply, u, 1, u, 0},
                                    {StepOp::kSubtract, w, w, u, 0},
                                    {StepOp::kStore, 0, w, 0, 0}},
-                                  {c.grad_scale, c.lr, c.decay, c.eps, c.initial}, 6, 0);
+                                  {scale, lr, decay, eps, initial}, 6, 0);
   for (const std::size_t n : kSizes) {
     std::vector<std::vector<T>> start{random_values<T>(n, 1), random_values<T>(n, 2),
                                       random_values<T>(n, 3, 0.0, 1.0)};
     for (std::size_t i = 0; i < n; i += 3) start[2][i] = 0;
     auto expected = start;
-    adagrad(c, expected[1].data(), expected[0].data(), expected[2].data(), static_cast<std::int64_t>(n));
+    for (std::size_t i = 0; i < n; ++i) {
+      const T gradient = expected[1][i] * scale + decay * expected[0][i];
+      expected[2][i] = (expected[2][i] == 0 ? initial : expected[2][i]) + gradient * gradient;
+      expected[0][i] -= lr * (gradient / (std::sqrt(expected[2][i]) + eps));
+    }
     for (const auto& grid : kGrids)
       for (const LaunchOrder order : kOrders) {
         auto own = start;

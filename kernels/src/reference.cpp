@@ -10,7 +10,6 @@
 #include <tenon/kernels/reference/quantize.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
-#include <tenon/kernels/reference/update.hpp>
 #include <tenon/kernels/reference/window.hpp>
 
 #include "plain_quantize.hpp"
@@ -102,7 +101,6 @@ constexpr KernelTable kFloat = {
     .name = "reference",
     .f32 = make_ops<float>(),
     .bf16 = make_ops<Bf16>(),
-    .update = {.adamw = reference::adamw<float>, .sgd = reference::sgd<float>},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
     .modes = make_batched_complex_gemm_ops<float>(),
     .quantize_f32 = make_quantize_ops<float>(),
@@ -111,7 +109,6 @@ constexpr KernelTable kFloat = {
 };
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),
-    .update = {.adamw = reference::adamw<double>, .sgd = reference::sgd<double>},
     .modes = make_batched_complex_gemm_ops<double>(),
 };
 

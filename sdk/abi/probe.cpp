@@ -50,7 +50,6 @@
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
-#include <tenon/sdk/ops/update.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/permutation.hpp>
@@ -59,6 +58,8 @@
 #include <tenon/sdk/simulation.hpp>
 #include <tenon/sdk/site_selection.hpp>
 #include <tenon/sdk/traffic.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 #include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
@@ -438,11 +439,6 @@ TYPE(MorOps)
 TYPE(SignPlace)
 TYPE(SignOps)
 
-// <tenon/sdk/ops/update.hpp>
-TYPE(AdamWStep)
-TYPE(SgdStep)
-TYPE(UpdateOps)
-
 // <tenon/sdk/outer_update.hpp>
 TYPE(OuterRule)
 TYPE(OuterUpdate)
@@ -478,6 +474,22 @@ TYPE(SiteSelection)
 // <tenon/sdk/traffic.hpp>
 TYPE(Traffic)
 TYPE(LinkTime)
+
+// <tenon/sdk/update_rule.hpp>
+INSTANCE(FormulaElement, float)
+TYPE(RuleEvaluator)
+
+// <tenon/sdk/update_rules.hpp>
+TYPE(AdamWStep)
+TYPE(AdamWRule)
+TYPE(SgdStep)
+INSTANCE(SgdRule, true)
+TYPE(AdagradRule)
+TYPE(RowwiseAdagradRule)
+TYPE(LambDirection)
+TYPE(LambMomentsRule)
+TYPE(LambWeightsRule)
+INSTANCE(RuleList, tenon::AdamWRule)
 
 // <tenon/simulator.hpp>
 TYPE(SimulatedField)

@@ -6,9 +6,11 @@
 #include <tenon/kernels/reference/quantize.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 #include <tenon/testing/tensors.hpp>
 
 #include <fmt/format.h>
@@ -252,7 +254,7 @@ void reduces(Subject& subject) {
 
 void updates(Subject& subject) {
   DeviceRig rig(subject);
-  auto& rules = rig.family<UpdateOps>();
+  const RuleEvaluator evaluate(&rig.family<FormulaOps>());
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     constexpr std::int64_t kCount = 1003;
     const TensorView w = rig.drawn(dtype, {kCount}, "w"), g = rig.drawn(dtype, {kCount}, "g");
@@ -260,7 +262,8 @@ void updates(Subject& subject) {
     Values weight = rig.values(w), first(kCount, 0.0), second(kCount, 0.0);
     const Values gradient = rig.values(g);
     for (int count = 1; count <= 3; ++count) {
-      rules.adamw(w, g, m, v, {.lr = 0.01, .decay = 0.1, .count = count, .gradient_scale = 0.5});
+      evaluate(AdamWRule({.lr = 0.01, .decay = 0.1, .count = count, .gradient_scale = 0.5}),
+               std::array{w, g, m, v});
       for (std::size_t i = 0; i < weight.size(); ++i) {
         const double x = 0.5 * gradient[i];
         first[i] += 0.1 * (x - first[i]);
@@ -273,7 +276,10 @@ void updates(Subject& subject) {
     rig.device().synchronize();
     expect_near("three updates of adamw", dtype, rig.values(w), weight);
     for (int count = 1; count <= 3; ++count) {
-      rules.sgd(w, g, m, {.lr = 0.1, .momentum = 0.9, .first = count == 1, .gradient_scale = 0.5});
+      with_sgd_rule({.lr = 0.1, .momentum = 0.9, .first = count == 1, .gradient_scale = 0.5},
+                    [&](const auto& rule) {
+                      evaluate(rule, std::array{w, g, m});
+                    });
       for (std::size_t i = 0; i < weight.size(); ++i) {
         first[i] = count == 1 ? 0.5 * gradient[i] : 0.9 * first[i] + 0.5 * gradient[i];
         weight[i] -= 0.1 * first[i];
@@ -335,7 +341,8 @@ constexpr Check kDeviceChecks[] = {
      multiplies},
     {"device.maps_elements", kDeviceKind, "elementwise maps of short and long tensors", maps_elements},
     {"device.reduces", kDeviceKind, "sums, largest elements, and the first that is not finite", reduces},
-    {"device.updates", kDeviceKind, "adamw and sgd move weights as their definitions say", updates},
+    {"device.updates", kDeviceKind, "the formulas of adamw and sgd move weights as their definitions say",
+     updates},
     {"device.serves_two_threads", kDeviceKind,
      "two threads with plans of their own do not disturb each other", serves_two_threads},
 };

@@ -3,13 +3,11 @@
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
-#include <tenon/sdk/ops/update.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/quantizer.hpp>
 
 TENON_ABI_BEGIN
 
-UpdateOps::~UpdateOps() = default;
 InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
 MorKernel::~MorKernel() = default;

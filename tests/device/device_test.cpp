@@ -7,13 +7,13 @@
 #include <tenon/ops/copy.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
-#include <tenon/sdk/ops/update.hpp>
 
 #include <cstdint>
 
@@ -35,7 +35,7 @@ TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   TestedDevice bench;
   for (const char* id :
        {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
-        UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
+        FormulaOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
         SparseAxisOps::kId, QuantOps::kId, MorOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }

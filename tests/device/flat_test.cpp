@@ -4,7 +4,8 @@
 #include <tenon/ops/copy.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
 #include <cmath>
 #include <limits>
@@ -16,10 +17,10 @@ constexpr DType kF32 = DType::kF32, kF64 = DType::kF64, kBF16 = DType::kBF16;
 constexpr DType kActivations[] = {kF32, kF64, kBF16};
 constexpr std::int64_t kCount = 40003;  // several blocks and a rest
 
-template <class Formula>
-std::vector<double> each(std::size_t n, Formula formula) {
+template <class Value>
+std::vector<double> each(std::size_t n, Value value) {
   std::vector<double> values(n);
-  for (std::size_t i = 0; i < n; ++i) values[i] = formula(i);
+  for (std::size_t i = 0; i < n; ++i) values[i] = value(i);
   return values;
 }
 
@@ -298,7 +299,10 @@ TEST_P(FlatFamilies, SumRows) {
 }
 
 TEST_P(FlatFamilies, UpdateWeights) {
-  auto& ops = device_.family<UpdateOps>();
+  const RuleEvaluator evaluate(&device_.family<FormulaOps>());
+  const auto sgd = [&](std::vector<TensorView> tensors, const SgdStep& step) {
+    with_sgd_rule(step, [&](const auto& rule) { evaluate(rule, tensors); });
+  };
   for (const DType dtype : {kF32, kF64}) {
     const double bound = 32 * unit(dtype);
     const auto w = numbers(kCount, "w", dtype), g = numbers(kCount, "g", dtype),
@@ -316,7 +320,8 @@ TEST_P(FlatFamilies, UpdateWeights) {
                       .decay = 0.1,
                       .count = 3,
                       .gradient_scale = 0.5};
-    ops.adamw(w_t, g_t, m_t, v_t, a);
+    const TensorView arena[] = {w_t, g_t, m_t, v_t};
+    evaluate(AdamWRule(a), arena);
     const auto new_m =
         each(n, [&](auto i) { return a.beta1 * m[i] + (1 - a.beta1) * a.gradient_scale * g[i]; });
     const auto new_v = each(
@@ -341,7 +346,7 @@ TEST_P(FlatFamilies, UpdateWeights) {
                         .gradient_scale = 2};
         w_t.fill(w);
         m_t.fill(m);
-        ops.sgd(w_t, g_t, m_t, s);
+        sgd({w_t, g_t, m_t}, s);
         const auto slope = each(n, [&](auto i) { return s.gradient_scale * g[i] + s.decay * w[i]; });
         const auto buffer = each(
             n, [&](auto i) { return first ? slope[i] : s.momentum * m[i] + (1 - s.dampening) * slope[i]; });
@@ -356,13 +361,13 @@ TEST_P(FlatFamilies, UpdateWeights) {
             << dtype_name(dtype);
       }
     w_t.fill(w);
-    ops.sgd(w_t, g_t, {}, {.lr = 0.5});
+    sgd({w_t, g_t}, {.lr = 0.5});
     EXPECT_LE(relative_error(w_t.values(), each(n, [&](auto i) { return w[i] - 0.5 * g[i]; })), bound)
         << dtype_name(dtype);
-    EXPECT_THROW(ops.sgd(w_t, g_t, {}, {.lr = 0.5, .momentum = 0.9}), Error);
+    EXPECT_THROW(sgd({w_t, g_t}, {.lr = 0.5, .momentum = 0.9}), Error);
   }
   Owned narrow(device_, Shape{4}, kBF16);
-  EXPECT_THROW(ops.sgd(narrow, narrow, {}, {.lr = 0.5}), Error);
+  EXPECT_THROW(sgd({narrow, narrow}, {.lr = 0.5}), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, FlatFamilies, ::testing::ValuesIn(offered_choices()), choice_name);

@@ -16,7 +16,6 @@
 #include "isa/quantize.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"
-#include "isa/update.inc.hpp"
 #include "isa/window.inc.hpp"
 
 #define TENON_JOIN_(a, b) a##b
@@ -91,7 +90,6 @@ constexpr KernelTable kTable = {
     .name = TENON_TEXT(TENON_KERNEL_SET),
     .f32 = make_ops<float>(),
     .bf16 = make_ops<Bf16>(),
-    .update = {.adamw = adamw, .sgd = sgd},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
     .modes = {.workspace = batched_complex_gemm_workspace,
               .forward = batched_complex_gemm_forward,

@@ -12,6 +12,7 @@
 #include <tenon/ops/copy.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -20,7 +21,6 @@
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
-#include <tenon/sdk/ops/update.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -137,7 +137,7 @@ std::unique_ptr<Attention> make_attention(const Kernels& kernels);
 std::unique_ptr<EmbeddingOps> make_embedding_ops(const Kernels& kernels);
 std::unique_ptr<Elementwise> make_elementwise(const Kernels& kernels);
 std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
-std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
+std::unique_ptr<FormulaOps> make_formula_ops(const Kernels& kernels);
 std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
 std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);

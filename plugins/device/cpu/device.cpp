@@ -134,7 +134,7 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<EmbeddingOps> embedding_;
   std::unique_ptr<Elementwise> elementwise_;
   std::unique_ptr<ReduceOps> reduce_;
-  std::unique_ptr<UpdateOps> update_;
+  std::unique_ptr<FormulaOps> formula_;
   std::unique_ptr<WindowOps> window_;
   std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<NormalisationOps> normalisation_;
@@ -224,7 +224,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   embedding_ = make_embedding_ops(kernels_);
   elementwise_ = make_elementwise(kernels_);
   reduce_ = make_reduce_ops(kernels_);
-  update_ = make_update_ops(kernels_);
+  formula_ = make_formula_ops(kernels_);
   window_ = make_window_ops(kernels_);
   convolutions_ = make_convolutions(kernels_);
   normalisation_ = make_normalisation_ops(kernels_);
@@ -273,7 +273,7 @@ void* CpuDevice::query(std::string_view interface_id) {
       {EmbeddingOps::kId, embedding_.get()},
       {Elementwise::kId, elementwise_.get()},
       {ReduceOps::kId, reduce_.get()},
-      {UpdateOps::kId, update_.get()},
+      {FormulaOps::kId, formula_.get()},
       {WindowOps::kId, window_.get()},
       {Convolutions::kId, convolutions_.get()},
       {NormalisationOps::kId, normalisation_.get()},

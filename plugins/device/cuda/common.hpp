@@ -19,7 +19,6 @@
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
-#include <tenon/sdk/ops/update.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -92,7 +91,6 @@ std::unique_ptr<Attention> make_attention(Queue& queue);
 std::unique_ptr<EmbeddingOps> make_embedding_ops(Queue& queue);
 std::unique_ptr<Elementwise> make_elementwise(Queue& queue);
 std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue);
-std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
 std::unique_ptr<FormulaOps> make_formula_ops(Queue& queue);
 std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
 std::unique_ptr<Convolutions> make_convolutions(Queue& queue);

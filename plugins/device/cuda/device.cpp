@@ -89,7 +89,6 @@ class CudaDevice final : public Device {
   std::unique_ptr<EmbeddingOps> embedding_ops_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Attention> attention_;
-  std::unique_ptr<UpdateOps> update_ops_;
   std::unique_ptr<FormulaOps> formula_ops_;
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<Convolutions> convolutions_;
@@ -150,7 +149,6 @@ void CudaDevice::open(const DeviceSpec& spec) {
   embedding_ops_ = make_embedding_ops(*queue_);
   blas_ = make_blas(*queue_);
   attention_ = make_attention(*queue_);
-  update_ops_ = make_update_ops(*queue_);
   formula_ops_ = make_formula_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
   convolutions_ = make_convolutions(*queue_);
@@ -207,7 +205,6 @@ void* CudaDevice::query(std::string_view interface_id) {
       {EmbeddingOps::kId, embedding_ops_.get()},
       {Blas::kId, blas_.get()},
       {Attention::kId, attention_.get()},
-      {UpdateOps::kId, update_ops_.get()},
       {FormulaOps::kId, formula_ops_.get()},
       {WindowOps::kId, window_ops_.get()},
       {Convolutions::kId, convolutions_.get()},

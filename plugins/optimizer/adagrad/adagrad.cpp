@@ -2,15 +2,13 @@
 //   g <- g + decay w          s <- s + g^2, before the first update s = initial_accumulator
 //   w <- w - lr / (1 + (n - 1) lr_decay) g / (sqrt(s) + eps)          n = updates so far, this one included
 // In a row table only the rows that a batch read are updated, as with torch's sparse gradients.
-// The update is a loop over host memory, or the same formula on a device whose memory the host cannot access.
+// The rule is AdagradRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/kernels/adagrad.hpp>
-#include <tenon/ops/formula.hpp>
 #include <tenon/optimizer.hpp>
-#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/row_update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
 #include <string>
 
@@ -47,7 +45,7 @@ class Adagrad final : public OptimizerBase, public RowOptimizer, public Optimize
   void bind(const OptimizerSetup& setup) override;
 
  private:
-  kernels::AdagradCoefficients<double> coefficients(const UpdateContext& context, bool decay) const;
+  AdagradRule rule(const UpdateContext& context, bool decay) const;
 
   double lr_decay_, initial_, eps_, decay_;
 };
@@ -56,31 +54,6 @@ namespace {
 
 constexpr StateSlot kSlots[] = {{"sum"}};
 constexpr RowStateSlot kRowSlots[] = {{"sum", 0}};
-constexpr std::int64_t kBlock = 16384;
-
-template <typename T>
-void update(const ParameterSlice& slice, const kernels::AdagradCoefficients<double>& step) {
-  const auto c = kernels::rounded<T>(step);
-  const T* const g = slice.gradients.as<T>();
-  T *const w = slice.weights.as<T>(), *const sum = slice.state[0].as<T>();
-  parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
-    kernels::adagrad(c, g + begin, w + begin, sum + begin, end - begin);
-  });
-}
-
-void update(FormulaOps& formulas, const ParameterSlice& slice,
-            const kernels::AdagradCoefficients<double>& c) {
-  Formula f;
-  kernels::adagrad_formula(c, f);
-  const TensorView tensors[] = {slice.weights, slice.gradients, slice.state[0]};
-  formulas.evaluate(f, tensors, {});
-}
-
-template <typename T>
-void update(const RowBlock& block, const kernels::AdagradCoefficients<double>& step) {
-  kernels::adagrad(kernels::rounded<T>(step), block.gradients.as<T>(), block.weights.as<T>(),
-                   block.state[0].as<T>(), block.weights.elements());
-}
 
 }  // namespace
 
@@ -114,7 +87,7 @@ void Adagrad::bind(const OptimizerSetup& setup) {
   refuse_decayed_tables("adagrad", decay_, setup.parameters);
 }
 
-kernels::AdagradCoefficients<double> Adagrad::coefficients(const UpdateContext& context, bool decay) const {
+AdagradRule Adagrad::rule(const UpdateContext& context, bool decay) const {
   return {.grad_scale = context.gradient_scale,
           .lr = context.lr / (1 + static_cast<double>(context.count - 1) * lr_decay_),
           .decay = decay ? decay_ : 0.0,
@@ -123,23 +96,15 @@ kernels::AdagradCoefficients<double> Adagrad::coefficients(const UpdateContext& 
 }
 
 void Adagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
-  const auto c = coefficients(context, slice.decay);
   const DType dtype = slice.weights.dtype;
-  if (dtype == DType::kF32 || dtype == DType::kF64) {
-    if (FormulaOps* const formulas = formulas_of(*context.device)) return update(*formulas, slice, c);
-    return update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
-      dtype == DType::kF32 ? update<float>(here, c) : update<double>(here, c);
-    });
-  }
-  fail_run("optimizer adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
+  if (dtype != DType::kF32 && dtype != DType::kF64)
+    fail_run("optimizer adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
+  update_slice(*context.device, slice, rule(context, slice.decay));
 }
 
 void Adagrad::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                         const RowGradient& gradient) {
-  const auto c = coefficients(context, false);
-  for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
-    block.weights.dtype == DType::kF32 ? update<float>(block, c) : update<double>(block, c);
-  });
+  update_rows(*context.device, weights, state, gradient, rule(context, false));
 }
 
 }  // namespace tenon::adagrad

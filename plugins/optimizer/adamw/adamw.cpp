@@ -6,14 +6,13 @@
 //   included
 // Lazy on row tables, as torch.optim.SparseAdam: updates weights, moments and decay only of the rows that a
 // batch read, with the same n for every row.
-// Maps options to one fused update of the device.
+// The rule is AdamWRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/kernels/reference/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/ops/update.hpp>
-#include <tenon/sdk/row_update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
 #include <vector>
 
@@ -48,7 +47,7 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
   void bind(const OptimizerSetup& setup) override;
 
  private:
-  AdamWStep settings(const UpdateContext& context, bool decay) const;
+  AdamWRule rule(const UpdateContext& context, bool decay) const;
 
   double beta1_, beta2_, eps_, decay_;
   std::vector<bool> undecayed_;  ///< by parameter
@@ -58,14 +57,6 @@ namespace {
 
 constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
 constexpr RowStateSlot kRowSlots[] = {{"exp_avg", 0}, {"exp_avg_sq", 0}};
-
-template <typename T>
-void update(const AdamWStep& step, const RowBlock& block) {
-  const auto c = kernels::adamw_coefficients<T>(step.lr, step.beta1, step.beta2, step.eps, step.decay,
-                                                step.count, step.gradient_scale);
-  kernels::reference::adamw<T>(c, block.gradients.as<T>(), block.weights.as<T>(), block.state[0].as<T>(),
-                               block.state[1].as<T>(), nullptr, block.weights.elements());
-}
 
 }  // namespace
 
@@ -98,34 +89,25 @@ void AdamW::bind(const OptimizerSetup& setup) {
   for (const ParameterInfo& info : setup.parameters) undecayed_[info.index] = !info.spec.decay;
 }
 
-AdamWStep AdamW::settings(const UpdateContext& context, bool decay) const {
-  return {.lr = context.lr,
-          .beta1 = beta1_,
-          .beta2 = beta2_,
-          .eps = eps_,
-          .decay = decay ? decay_ : 0.0,
-          .count = context.count,
-          .gradient_scale = context.gradient_scale};
+AdamWRule AdamW::rule(const UpdateContext& context, bool decay) const {
+  return AdamWRule({.lr = context.lr,
+                    .beta1 = beta1_,
+                    .beta2 = beta2_,
+                    .eps = eps_,
+                    .decay = decay ? decay_ : 0.0,
+                    .count = context.count,
+                    .gradient_scale = context.gradient_scale});
 }
 
 void AdamW::step(const UpdateContext& context, const ParameterSlice& slice) {
-  context.device->family<UpdateOps>().adamw(slice.weights, slice.gradients, slice.state[0], slice.state[1],
-                                            settings(context, slice.decay));
+  update_slice(*context.device, slice, rule(context, slice.decay));
 }
 
 void AdamW::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                       const RowGradient& gradient) {
   const std::size_t index = gradient.parameter;
-  const AdamWStep step = settings(context, index >= undecayed_.size() || !undecayed_[index]);
-  if (context.device->space() != MemorySpace::kHost) {  // rows of tables are in host memory
-    return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
-      block.weights.dtype == DType::kF32 ? update<float>(step, block) : update<double>(step, block);
-    });
-  }
-  auto& rules = context.device->family<UpdateOps>();
-  for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
-    rules.adamw(block.weights, block.gradients, block.state[0], block.state[1], step);
-  });
+  const bool decay = index >= undecayed_.size() || !undecayed_[index];
+  update_rows(*context.device, weights, state, gradient, rule(context, decay));
 }
 
 }  // namespace tenon::adamw

@@ -2,17 +2,16 @@
 // For each row of a table that a batch read, with g the sum of its gradients and d the width:
 //   m <- m + (g_1^2 + ... + g_d^2) / d          w <- w - lr g / (sqrt(m) + eps)
 // Before the first gradient m = initial_accumulator. Dense parameters follow Adagrad, one m per element.
-// The update is a loop over host memory; dense weights on a device whose memory the host cannot access are
-// updated by a formula.
+// The rules are RowwiseAdagradRule and AdagradRule of <tenon/sdk/update_rules.hpp>; the device evaluates the
+// latter, and loops over host memory update rows.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/kernels/adagrad.hpp>
-#include <tenon/ops/formula.hpp>
 #include <tenon/optimizer.hpp>
-#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/row_update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
+#include <array>
 #include <string>
 
 namespace tenon::rowwise_adagrad {
@@ -42,8 +41,6 @@ class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer {
                  const RowGradient& gradient) override;
 
  private:
-  kernels::AdagradCoefficients<double> coefficients(const UpdateContext& context) const;
-
   double eps_, initial_;
 };
 
@@ -51,8 +48,6 @@ namespace {
 
 constexpr StateSlot kSlots[] = {{"sum"}};
 constexpr RowStateSlot kRowSlots[] = {{"sum", 1}};
-constexpr std::int64_t kBlock = 16384;
-
 /// Calls visit(T{}) for f32 and f64.
 template <typename Visit>
 void with_real(DType dtype, Visit visit) {
@@ -61,12 +56,38 @@ void with_real(DType dtype, Visit visit) {
   fail_run("optimizer rowwise_adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
 }
 
-void update(FormulaOps& formulas, const ParameterSlice& slice,
-            const kernels::AdagradCoefficients<double>& c) {
-  Formula f;
-  kernels::adagrad_formula(c, f);
-  const TensorView tensors[] = {slice.weights, slice.gradients, slice.state[0]};
-  formulas.evaluate(f, tensors, {});
+/// Sum of (scale x)^2 in eight partial sums, so that vector registers add in the order of this loop.
+template <class T>
+T sum_of_squares(const T* x, T scale, std::int64_t n) {
+  constexpr std::int64_t kLanes = 8;
+  std::array<T, kLanes> lane{};
+  const std::int64_t whole = n - n % kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      const T value = scale * x[i + j];
+      lane[j] += value * value;
+    }
+  }
+  for (std::int64_t i = whole; i < n; ++i) {
+    const T value = scale * x[i];
+    lane[i - whole] += value * value;
+  }
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/// grad, w: [rows, width]; sum: [rows], at most kRowBlock.
+template <class T>
+void update_block(const T* constants, T scale, const T* __restrict grad, T* __restrict w, T* sum,
+                  std::int64_t rows, std::int64_t width) {
+  std::array<T, kRowBlock> rates;
+  for (std::int64_t row = 0; row < rows; ++row)
+    rates[row] = sum_of_squares(grad + row * width, scale, width) / static_cast<T>(width);
+  T* const tensors[] = {sum, rates.data()};
+  update_elements<RowwiseAdagradRule>(tensors, constants, rows, nullptr);
+  for (std::int64_t row = 0; row < rows; ++row, grad += width, w += width) {
+    const T rate = rates[row];
+    for (std::int64_t i = 0; i < width; ++i) w[i] -= rate * (scale * grad[i]);
+  }
 }
 
 }  // namespace
@@ -92,33 +113,25 @@ void* RowwiseAdagrad::query(std::string_view interface_id) {
   return interface_id == RowOptimizer::kId ? static_cast<RowOptimizer*>(this) : nullptr;
 }
 
-kernels::AdagradCoefficients<double> RowwiseAdagrad::coefficients(const UpdateContext& context) const {
-  return {.grad_scale = context.gradient_scale, .lr = context.lr, .eps = eps_, .initial = initial_};
-}
-
 void RowwiseAdagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
-  with_real(slice.weights.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (FormulaOps* const formulas = formulas_of(*context.device))
-      return update(*formulas, slice, coefficients(context));
-    const auto c = kernels::rounded<T>(coefficients(context));
-    update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
-      parallel_for(here.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
-        kernels::adagrad(c, here.gradients.as<T>() + begin, here.weights.as<T>() + begin,
-                         here.state[0].as<T>() + begin, end - begin);
-      });
-    });
+  with_real(slice.weights.dtype, [&](auto) {
+    const AdagradRule rule{
+        .grad_scale = context.gradient_scale, .lr = context.lr, .eps = eps_, .initial = initial_};
+    update_slice(*context.device, slice, rule);
   });
 }
 
 void RowwiseAdagrad::step_rows(const UpdateContext& context, RowTable& weights,
                                std::span<RowTable* const> state, const RowGradient& gradient) {
+  Formula formula;
+  RowwiseAdagradRule{.lr = context.lr, .eps = eps_, .initial = initial_}.write(formula);
   with_real(weights.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const auto c = kernels::rounded<T>(coefficients(context));
+    const auto constants = rounded_constants<T>(formula);
     for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
-      kernels::rowwise_adagrad(c, block.gradients.as<T>(), block.weights.as<T>(), block.state[0].as<T>(),
-                               block.weights.shape[0], block.weights.shape[1]);
+      update_block(constants.data(), static_cast<T>(context.gradient_scale), block.gradients.as<T>(),
+                   block.weights.as<T>(), block.state[0].as<T>(), block.weights.shape[0],
+                   block.weights.shape[1]);
     });
   });
 }

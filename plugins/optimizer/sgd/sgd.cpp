@@ -3,14 +3,13 @@
 //   b <- momentum b + (1 - dampening) g, the first update sets b = g
 //   w <- w - lr (nesterov ? g + momentum b : b)
 // Row tables are updated without momentum and decay: w <- w - lr g for the rows that a batch read.
-// Maps options to one fused update of the device.
+// The rule is SgdRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/kernels/reference/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/ops/update.hpp>
-#include <tenon/sdk/row_update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 
 #include <string>
 
@@ -57,15 +56,6 @@ namespace {
 
 constexpr StateSlot kSlots[] = {{"momentum_buffer"}};
 
-template <typename T>
-void update(const UpdateContext& context, const RowBlock& block) {
-  kernels::SgdCoefficients<T> c{};
-  c.grad_scale = static_cast<T>(context.gradient_scale);
-  c.lr = static_cast<T>(context.lr);
-  kernels::reference::sgd<T>(c, block.gradients.as<T>(), block.weights.as<T>(), nullptr, nullptr,
-                             block.weights.elements());
-}
-
 }  // namespace
 
 Sgd::Sgd(const Options& options)
@@ -85,15 +75,14 @@ std::span<const StateSlot> Sgd::slots() const {
 }
 
 void Sgd::step(const UpdateContext& context, const ParameterSlice& slice) {
-  context.device->family<UpdateOps>().sgd(slice.weights, slice.gradients,
-                                          momentum_ == 0 ? TensorView{} : slice.state[0],
-                                          {.lr = context.lr,
-                                           .momentum = momentum_,
-                                           .dampening = dampening_,
-                                           .decay = slice.decay ? decay_ : 0.0,
-                                           .nesterov = nesterov_,
-                                           .first = context.count == 1,
-                                           .gradient_scale = context.gradient_scale});
+  const SgdStep step{.lr = context.lr,
+                     .momentum = momentum_,
+                     .dampening = dampening_,
+                     .decay = slice.decay ? decay_ : 0.0,
+                     .nesterov = nesterov_,
+                     .first = context.count == 1,
+                     .gradient_scale = context.gradient_scale};
+  with_sgd_rule(step, [&](const auto& rule) { update_slice(*context.device, slice, rule); });
 }
 
 void* Sgd::query(std::string_view interface_id) {
@@ -116,15 +105,8 @@ void Sgd::bind(const OptimizerSetup& setup) {
 
 void Sgd::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                     const RowGradient& gradient) {
-  if (context.device->space() != MemorySpace::kHost) {  // rows of tables are in host memory
-    return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
-      block.weights.dtype == DType::kF32 ? update<float>(context, block) : update<double>(context, block);
-    });
-  }
-  auto& rules = context.device->family<UpdateOps>();
   const SgdStep step{.lr = context.lr, .gradient_scale = context.gradient_scale};
-  for_each_row_block(weights, state, gradient,
-                     [&](const RowBlock& block) { rules.sgd(block.weights, block.gradients, {}, step); });
+  update_rows(*context.device, weights, state, gradient, SgdRule<false>(step));
 }
 
 }  // namespace tenon::sgd

@@ -1,6 +1,6 @@
-// Operator family of a device for rules that no other family has: a formula over the elements of flat
-// tensors, which a rule writes down once and the device evaluates in one pass, with sums in f64 beside it. A
-// device without the family leaves such rules to loops on the host (update_on_host).
+// Operator family of a device for rules over elements, such as updates of weights: a formula over the
+// elements of flat tensors, which a rule writes down once and the device evaluates in one pass, with sums in
+// f64 beside it. A device without the family leaves such rules to loops on the host (update_on_host).
 #pragma once
 
 #include <tenon/device.hpp>
@@ -136,20 +136,20 @@ class FormulaOps {
   virtual ~FormulaOps();
   /// Evaluates the formula for every element. tensors: one per tensor of the formula, of one length and dtype
   /// (f32 or f64), no two of which overlap. sums: one per sum of the formula, begun with 0; the order of
-  /// their terms depends on the length alone. With sums the call waits for the device.
+  /// their terms depends on the length alone. With sums the call waits for the device. A device of host
+  /// memory allows several threads to call it at once, each with its own tensors.
   virtual void evaluate(const Formula& formula, std::span<const TensorView> tensors,
                         std::span<double> sums) = 0;
 };
 
-/// The family where a rule should use it: on a device whose memory the host does not reach; else null.
+/// The family, or null on a device without it.
 inline FormulaOps* formulas_of(Device& device) {
-  if (device.space() == MemorySpace::kHost) return nullptr;
   return static_cast<FormulaOps*>(device.query(FormulaOps::kId));
 }
 
 inline constexpr std::size_t kMostHostStates = 4;
 
-/// For optimizers whose rule no device offers: calls body(const ParameterSlice&) with the slice in host
+/// For rules that are loops over host memory: calls body(const ParameterSlice&) with the slice in host
 /// memory, and writes weights and state back. The gradients are not written back.
 template <typename Body>
 void update_on_host(Device& device, const ParameterSlice& slice, Body&& body) {

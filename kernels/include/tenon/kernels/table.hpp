@@ -11,7 +11,6 @@
 #include <tenon/kernels/quantize.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/softmax.hpp>
-#include <tenon/kernels/update.hpp>
 #include <tenon/kernels/window.hpp>
 
 namespace tenon::kernels {
@@ -36,7 +35,6 @@ struct KernelTable {
   const char* name;  ///< "reference", "portable", "avx2", "avx512" or "amx"
   Ops<float> f32;
   Ops<Bf16> bf16;
-  UpdateOps<float> update;
   ConvertOps convert;
   BatchedComplexGemmOps<float> modes;
   QuantizeOps<float> quantize_f32 = {};
@@ -47,7 +45,6 @@ struct KernelTable {
 /// Operators on double exist in the reference form only.
 struct DoubleTable {
   Ops<double> f64;
-  UpdateOps<double> update;
   BatchedComplexGemmOps<double> modes;
 };
 

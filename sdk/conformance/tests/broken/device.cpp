@@ -2,16 +2,17 @@
 #include <tenon/device.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sdk/ops/update.hpp>
 
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -156,21 +157,19 @@ class MissesNaN final : public Around, public ReduceOps {
   }
 };
 
-class ForgetsTheCount final : public Around, public UpdateOps {
+class LeavesTheRest final : public Around, public FormulaOps {
  public:
   static constexpr ComponentInfo kInfo{
-      .id = "forgets_the_count", .summary = "always the first update", .options = kInner};
+      .id = "leaves_the_rest", .summary = "formulas over whole vectors only", .options = kInner};
   using Around::Around;
-  void adamw(TensorView w, TensorView g, TensorView m, TensorView v, const AdamWStep& step) override {
-    AdamWStep first = step;
-    first.count = 1;
-    good<UpdateOps>().adamw(w, g, m, v, first);
-  }
-  void sgd(TensorView w, TensorView g, TensorView momentum, const SgdStep& step) override {
-    good<UpdateOps>().sgd(w, g, momentum, step);
+  void evaluate(const Formula& formula, std::span<const TensorView> tensors,
+                std::span<double> sums) override {
+    std::vector<TensorView> whole(tensors.begin(), tensors.end());
+    for (TensorView& view : whole) view.shape = Shape{view.elements() / 16 * 16};
+    good<FormulaOps>().evaluate(formula, whole, sums);
   }
   void* query(std::string_view id) override {
-    return id == UpdateOps::kId ? static_cast<UpdateOps*>(this) : inner_->query(id);
+    return id == FormulaOps::kId ? static_cast<FormulaOps*>(this) : inner_->query(id);
   }
 };
 
@@ -216,5 +215,5 @@ class DrawsAlike final : public Around, public QuantOps {
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.device", .version = "1.0.0", .summary = "wrong devices"}, LeavesDirt,
-             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, ForgetsTheCount,
+             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, LeavesTheRest,
              DrawsAlike)

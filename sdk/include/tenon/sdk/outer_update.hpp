@@ -5,7 +5,8 @@
 #include <tenon/error.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
-#include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/update_rule.hpp>
+#include <tenon/sdk/update_rules.hpp>
 #include <tenon/sync.hpp>
 
 #include <string>
@@ -50,7 +51,7 @@ class OuterUpdate {
 
   /// Creates the parameter sets of its state, which the core saves and restores.
   void start(Replica& replica) {
-    update_ = &replica.device().family<UpdateOps>();
+    device_ = &replica.device();
     if (rule_ == OuterRule::kAdam) {
       first_ = &replica.create_set("outer_exp_avg");
       second_ = &replica.create_set("outer_exp_avg_sq");
@@ -76,19 +77,25 @@ class OuterUpdate {
       AdamWStep step;
       step.lr = lr_, step.beta1 = beta1_, step.beta2 = beta2_, step.eps = eps_;
       step.count = count;
-      update_->adamw(flat_reals(anchor), flat_reals(g), state(first_), state(second_), step);
-      return;
+      const TensorView moments[] = {state(first_), state(second_)};
+      return update(anchor, g, moments, AdamWRule(step));
     }
     SgdStep step;
     step.lr = lr_, step.momentum = momentum_;
     step.nesterov = rule_ == OuterRule::kNesterov && momentum_ > 0;
-    update_->sgd(flat_reals(anchor), flat_reals(g), state(first_), step);
+    const TensorView momentum[] = {state(first_)};
+    with_sgd_rule(step, [&](const auto& rule) { update(anchor, g, momentum, rule); });
   }
 
  private:
+  template <class Rule>
+  void update(TensorView anchor, TensorView g, std::span<const TensorView> state, const Rule& rule) const {
+    update_slice(*device_, {.weights = flat_reals(anchor), .gradients = flat_reals(g), .state = state}, rule);
+  }
+
   OuterRule rule_;
   double lr_, momentum_, beta1_ = 0, beta2_ = 0, eps_;
-  UpdateOps* update_ = nullptr;
+  Device* device_ = nullptr;
   ParameterSet *first_ = nullptr, *second_ = nullptr;  ///< momentum, or Adam's two moments
 };
 
