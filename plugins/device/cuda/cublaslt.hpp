@@ -15,46 +15,35 @@
 
 namespace tenon::cuda {
 
+// NOLINTBEGIN(bugprone-macro-parentheses): names, in places where parentheses are not allowed
+/// each(name); for every function that is used, without the last semicolon.
+#define TENON_CUBLASLT_FUNCTIONS(each)    \
+  each(cublasLtCreate);                   \
+  each(cublasLtDestroy);                  \
+  each(cublasLtGetVersion);               \
+  each(cublasLtGetStatusName);            \
+  each(cublasLtGetStatusString);          \
+  each(cublasLtMatmul);                   \
+  each(cublasLtMatmulAlgoGetHeuristic);   \
+  each(cublasLtMatmulDescCreate);         \
+  each(cublasLtMatmulDescDestroy);        \
+  each(cublasLtMatmulDescSetAttribute);   \
+  each(cublasLtMatrixLayoutCreate);       \
+  each(cublasLtMatrixLayoutDestroy);      \
+  each(cublasLtMatrixLayoutSetAttribute); \
+  each(cublasLtMatmulPreferenceCreate);   \
+  each(cublasLtMatmulPreferenceDestroy);  \
+  each(cublasLtMatmulPreferenceSetAttribute)
+
 /// Under their names in the header.
 struct CublasLtFunctions {
-  // NOLINTBEGIN(bugprone-macro-parentheses): names, in places where parentheses are not allowed
 #define TENON_CUBLASLT(name) decltype(::name)* name = nullptr
-  TENON_CUBLASLT(cublasLtCreate);
-  TENON_CUBLASLT(cublasLtDestroy);
-  TENON_CUBLASLT(cublasLtGetVersion);
-  TENON_CUBLASLT(cublasLtGetStatusName);
-  TENON_CUBLASLT(cublasLtGetStatusString);
-  TENON_CUBLASLT(cublasLtMatmul);
-  TENON_CUBLASLT(cublasLtMatmulAlgoGetHeuristic);
-  TENON_CUBLASLT(cublasLtMatmulDescCreate);
-  TENON_CUBLASLT(cublasLtMatmulDescDestroy);
-  TENON_CUBLASLT(cublasLtMatmulDescSetAttribute);
-  TENON_CUBLASLT(cublasLtMatrixLayoutCreate);
-  TENON_CUBLASLT(cublasLtMatrixLayoutDestroy);
-  TENON_CUBLASLT(cublasLtMatrixLayoutSetAttribute);
-  TENON_CUBLASLT(cublasLtMatmulPreferenceCreate);
-  TENON_CUBLASLT(cublasLtMatmulPreferenceDestroy);
-  TENON_CUBLASLT(cublasLtMatmulPreferenceSetAttribute);
+  TENON_CUBLASLT_FUNCTIONS(TENON_CUBLASLT);
 #undef TENON_CUBLASLT
 
   explicit CublasLtFunctions(DynamicLibrary& library) {
 #define TENON_CUBLASLT(name) library.resolve(#name, name)
-    TENON_CUBLASLT(cublasLtCreate);
-    TENON_CUBLASLT(cublasLtDestroy);
-    TENON_CUBLASLT(cublasLtGetVersion);
-    TENON_CUBLASLT(cublasLtGetStatusName);
-    TENON_CUBLASLT(cublasLtGetStatusString);
-    TENON_CUBLASLT(cublasLtMatmul);
-    TENON_CUBLASLT(cublasLtMatmulAlgoGetHeuristic);
-    TENON_CUBLASLT(cublasLtMatmulDescCreate);
-    TENON_CUBLASLT(cublasLtMatmulDescDestroy);
-    TENON_CUBLASLT(cublasLtMatmulDescSetAttribute);
-    TENON_CUBLASLT(cublasLtMatrixLayoutCreate);
-    TENON_CUBLASLT(cublasLtMatrixLayoutDestroy);
-    TENON_CUBLASLT(cublasLtMatrixLayoutSetAttribute);
-    TENON_CUBLASLT(cublasLtMatmulPreferenceCreate);
-    TENON_CUBLASLT(cublasLtMatmulPreferenceDestroy);
-    TENON_CUBLASLT(cublasLtMatmulPreferenceSetAttribute);
+    TENON_CUBLASLT_FUNCTIONS(TENON_CUBLASLT);
 #undef TENON_CUBLASLT
   }
   // NOLINTEND(bugprone-macro-parentheses)
