@@ -1,4 +1,5 @@
 // Maps over flat tensors (family Elementwise). Every element depends on its own inputs alone.
+#include "device_common/elementwise.hpp"
 #include "common.hpp"
 
 #include <atomic>
@@ -10,14 +11,6 @@ namespace {
 
 using kernels::Arith;
 using kernels::Bf16;
-
-template <class T>
-void fill_integers(const TensorView& y, double value) {
-  T* out = y.as<T>();
-  const T item = static_cast<T>(value);
-  parallel_for(y.elements(), kFlatBlock,
-               [&](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, item); });
-}
 
 class CpuElementwise final : public Elementwise {
  public:
@@ -31,18 +24,14 @@ class CpuElementwise final : public Elementwise {
                    [&](std::int64_t begin, std::int64_t end) { std::memset(bytes + begin, 0, end - begin); });
       return;
     }
-    switch (y.dtype) {
-      case DType::kI8:
-        return fill_integers<std::int8_t>(y, value);
-      case DType::kU8:
-        return fill_integers<std::uint8_t>(y, value);
-      case DType::kI32:
-        return fill_integers<std::int32_t>(y, value);
-      case DType::kI64:
-        return fill_integers<std::int64_t>(y, value);
-      default:
-        break;
-    }
+    const auto fill_integers = [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* out = y.as<T>();
+      const T item = static_cast<T>(value);
+      parallel_for(y.elements(), kFlatBlock,
+                   [&](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, item); });
+    };
+    if (device_arguments::with_integer(y.dtype, fill_integers)) return;
     map(y, "fill", [&](auto& ops, auto* out, std::int64_t, std::int64_t n) {
       using S = std::remove_pointer_t<decltype(out)>;
       ops.fill(static_cast<Arith<S>>(value), out, n);
@@ -115,9 +104,8 @@ class CpuElementwise final : public Elementwise {
   }
 
   void convert(TensorView x, TensorView y) override {
-    if (x.elements() != y.elements()) refuse_view(y, y.dtype, x.elements(), "convert", "y");
-    if (x.elements() == 0) return;
-    convert_array(kernels_, x.dtype, x.data, y.dtype, y.data, x.elements());
+    const std::int64_t n = device_arguments::converted_elements(x, y);
+    if (n > 0) convert_array(kernels_, x.dtype, x.data, y.dtype, y.data, n);
   }
 
   void add_bias(TensorView x, TensorView bias, TensorView y) override {
@@ -140,11 +128,7 @@ class CpuElementwise final : public Elementwise {
   /// Calls body(operators, y + at, at, n) for blocks of y, after a check that the inputs match it.
   template <class Body>
   void map(const TensorView& y, const char* where, Body body, std::initializer_list<TensorView> inputs = {}) {
-    with_storage(y.dtype, where, [&](auto tag) {
-      using S = typename decltype(tag)::type;
-      const std::int64_t n = y.elements();
-      S* out = checked<S>(y, n, where, "y");
-      for (const TensorView& input : inputs) checked<S>(input, n, where, "an input");
+    device_arguments::with_map(y, inputs, where, [&]<class S>(S* out, std::int64_t n) {
       const auto& ops = kernels_.ops<S>().elementwise;
       parallel_for(n, kFlatBlock,
                    [&](std::int64_t begin, std::int64_t end) { body(ops, out + begin, begin, end - begin); });

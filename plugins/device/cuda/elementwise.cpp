@@ -1,4 +1,5 @@
 // Maps over flat tensors (family Elementwise).
+#include "device_common/elementwise.hpp"
 #include "common.hpp"
 
 #include <tenon/kernels/cuda/elementwise.hpp>
@@ -18,18 +19,11 @@ class CudaElementwise final : public Elementwise {
   void fill(TensorView y, double value) override {
     if (y.empty()) return;
     if (value == 0) return queue_.clear(y.data, y.bytes());
-    switch (y.dtype) {
-      case DType::kI8:
-        return fill_integers<std::int8_t>(y, value);
-      case DType::kU8:
-        return fill_integers<std::uint8_t>(y, value);
-      case DType::kI32:
-        return fill_integers<std::int32_t>(y, value);
-      case DType::kI64:
-        return fill_integers<std::int64_t>(y, value);
-      default:
-        break;
-    }
+    const auto fill_integers = [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      run("fill", y.as<T>(), y.elements(), bodies::Constant<T>{static_cast<T>(value)});
+    };
+    if (device_arguments::with_integer(y.dtype, fill_integers)) return;
     map(y, "fill", [&]<class S>(S*) { return bodies::Constant<S>{static_cast<Arith<S>>(value)}; });
   }
 
@@ -73,8 +67,7 @@ class CudaElementwise final : public Elementwise {
   }
 
   void convert(TensorView x, TensorView y) override {
-    const std::int64_t n = x.elements();
-    if (n != y.elements()) refuse_view(y, y.dtype, n, "convert", "y");
+    const std::int64_t n = device_arguments::converted_elements(x, y);
     if (n == 0) return;
     if (x.dtype == y.dtype) {
       return queue_.copy(x.data, MemorySpace::kCuda, y.data, MemorySpace::kCuda, x.bytes());
@@ -114,11 +107,6 @@ class CudaElementwise final : public Elementwise {
     queue_.launch(where, grid_for(n), bodies::MapElements<S, Map>{y, n, map});
   }
 
-  template <class T>
-  void fill_integers(const TensorView& y, double value) {
-    run("fill", y.as<T>(), y.elements(), bodies::Constant<T>{static_cast<T>(value)});
-  }
-
   std::int64_t count_numbers(const TensorView& x) {
     if (x.elements() == 0) return 0;
     return with_storage(x.dtype, "subtract_targets", [&](auto tag) {
@@ -140,11 +128,7 @@ class CudaElementwise final : public Elementwise {
   /// Sets y[i] by the map that make(y) returns, after a check that the inputs match y.
   template <class Make>
   void map(const TensorView& y, const char* where, Make make, std::initializer_list<TensorView> inputs = {}) {
-    with_storage(y.dtype, where, [&](auto tag) {
-      using S = typename decltype(tag)::type;
-      const std::int64_t n = y.elements();
-      S* out = checked<S>(y, n, where, "y");
-      for (const TensorView& input : inputs) checked<S>(input, n, where, "an input");
+    device_arguments::with_map(y, inputs, where, [&](auto* out, std::int64_t n) {
       if (n > 0) run(where, out, n, make(out));
     });
   }
