@@ -32,13 +32,10 @@ class CpuInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
-      const S* first = checked<S>(z0, z0.elements(), kWhere, "z0");
-      const S* rest = checked<S>(z, z.elements(), kWhere, "z");
-      S* out = checked<S>(y, sizes.batch * sizes.columns(kind), kWhere, "y");
+      const auto call = device_arguments::interaction<S>(kind, z0, z, y, kWhere);
+      const InteractionSizes& sizes = call.sizes;
+      const auto& args = call.args;
       if (is_dot(kind)) {
-        auto args = device_arguments::dot_args(kind, sizes, first, rest);
-        args.y = out;
         parallel_for(sizes.batch, dot_block(sizes), [&](std::int64_t begin, std::int64_t end) {
           kernels_.ops<S>().interaction.forward(args, begin, end);
         });
@@ -46,12 +43,12 @@ class CpuInteractionOps final : public InteractionOps {
       }
       parallel_for(sizes.batch, copy_block(sizes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
-          const S* vectors = rest + i * sizes.count * sizes.width;
-          S* row = out + i * sizes.columns(kind);
+          const S* vectors = args.z + i * sizes.count * sizes.width;
+          S* row = args.y + i * args.columns;
           if (kind == Interaction::kSum) {
-            add_vectors(sizes, first + i * sizes.first, vectors, row);
+            add_vectors(sizes, args.z0 + i * sizes.first, vectors, row);
           } else {
-            put(first + i * sizes.first, row, sizes.first, false);
+            put(args.z0 + i * sizes.first, row, sizes.first, false);
             put(vectors, row + sizes.first, sizes.count * sizes.width, false);
           }
         }
@@ -64,18 +61,11 @@ class CpuInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact_backward";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
-      const S* above = checked<S>(dy, sizes.batch * sizes.columns(kind), kWhere, "dy");
-      S* first = checked_or_null<S>(dz0, z0.elements(), kWhere, "dz0");
-      S* rest = checked_or_null<S>(dz, z.elements(), kWhere, "dz");
+      const auto call = device_arguments::interaction_backward<S>(
+          kind, {z0, z, dy, dz0, accumulate_z0, dz, accumulate_z}, kWhere);
+      const InteractionSizes& sizes = call.sizes;
+      const auto& args = call.args;
       if (is_dot(kind)) {
-        auto args = device_arguments::dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
-                                               checked<S>(z, z.elements(), kWhere, "z"));
-        args.dy = above;
-        args.dz0 = first;
-        args.dz = rest;
-        args.accumulate_z0 = accumulate_z0;
-        args.accumulate_z = accumulate_z;
         parallel_for(sizes.batch, dot_block(sizes), [&](std::int64_t begin, std::int64_t end) {
           kernels_.ops<S>().interaction.backward(args, begin, end);
         });
@@ -83,10 +73,10 @@ class CpuInteractionOps final : public InteractionOps {
       }
       parallel_for(sizes.batch, copy_block(sizes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
-          const S* row = above + i * sizes.columns(kind);
-          if (first != nullptr) put(row, first + i * sizes.first, sizes.first, accumulate_z0);
-          if (rest == nullptr) continue;
-          S* vectors = rest + i * sizes.count * sizes.width;
+          const S* row = args.dy + i * args.columns;
+          if (args.dz0 != nullptr) put(row, args.dz0 + i * sizes.first, sizes.first, accumulate_z0);
+          if (args.dz == nullptr) continue;
+          S* vectors = args.dz + i * sizes.count * sizes.width;
           if (kind == Interaction::kConcatenate) {
             put(row + sizes.first, vectors, sizes.count * sizes.width, accumulate_z);
           } else {

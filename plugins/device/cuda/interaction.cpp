@@ -20,22 +20,19 @@ class CudaInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
-      const S* first = checked<S>(z0, z0.elements(), kWhere, "z0");
-      const S* rest = checked<S>(z, z.elements(), kWhere, "z");
-      S* out = checked<S>(y, sizes.batch * sizes.columns(kind), kWhere, "y");
+      const auto call = device_arguments::interaction<S>(kind, z0, z, y, kWhere);
+      const InteractionSizes& sizes = call.sizes;
+      const auto& args = call.args;
       if (y.elements() == 0) return;
       if (is_dot(kind)) {
-        auto args = device_arguments::dot_args(kind, sizes, first, rest);
-        args.y = out;
         const bodies::InteractionForward<S> body{args, sizes.batch};
         queue_.launch(kWhere, body.mesh(), body);
       } else if (kind == Interaction::kSum) {
         queue_.launch(kWhere, grid_for(y.elements()),
-                      bodies::SumVectors<S>{first, rest, out, sizes.batch, sizes.count, sizes.width});
+                      bodies::SumVectors<S>{args.z0, args.z, args.y, sizes.batch, sizes.count, sizes.width});
       } else {
         queue_.launch(kWhere, grid_for(y.elements()),
-                      bodies::ConcatenateVectors<S>{first, rest, out, sizes.batch, sizes.first,
+                      bodies::ConcatenateVectors<S>{args.z0, args.z, args.y, sizes.batch, sizes.first,
                                                     sizes.count * sizes.width});
       }
     });
@@ -46,24 +43,20 @@ class CudaInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact_backward";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
-      const std::int64_t columns = sizes.columns(kind);
-      const S* above = checked<S>(dy, sizes.batch * columns, kWhere, "dy");
-      S* first = checked_or_null<S>(dz0, z0.elements(), kWhere, "dz0");
-      S* rest = checked_or_null<S>(dz, z.elements(), kWhere, "dz");
+      const auto call = device_arguments::interaction_backward<S>(
+          kind, {z0, z, dy, dz0, accumulate_z0, dz, accumulate_z}, kWhere);
+      const InteractionSizes& sizes = call.sizes;
+      const auto& args = call.args;
       if (is_dot(kind)) {
-        auto args = device_arguments::dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
-                                               checked<S>(z, z.elements(), kWhere, "z"));
-        args.dy = above;
-        args.dz0 = first;
-        args.dz = rest;
-        args.accumulate_z0 = accumulate_z0;
-        args.accumulate_z = accumulate_z;
         const bodies::InteractionBackward<S> body{args, sizes.batch};
         if (body.mesh().blocks > 0) queue_.launch(kWhere, body.mesh(), body);
         return;
       }
-      if (first != nullptr) spread<S>({above, first, sizes.batch, columns, 0, 1, sizes.first, accumulate_z0});
+      const S* const above = args.dy;
+      const std::int64_t columns = args.columns;
+      S* const rest = args.dz;
+      if (args.dz0 != nullptr)
+        spread<S>({above, args.dz0, sizes.batch, columns, 0, 1, sizes.first, accumulate_z0});
       if (rest == nullptr) return;
       if (kind == Interaction::kConcatenate) {
         spread<S>(
