@@ -40,16 +40,11 @@ class CpuWindowOps final : public WindowOps {
   void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel, TensorView columns) override {
     with_storage(x.dtype, "unfold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "unfold");
-      kernels::UnfoldArgs<S> args;
-      args.window = part.window;
-      args.batch = part.batch;
-      args.channels = part.channels;
-      args.sample_stride = part.sample_stride;
-      args.x = part.x;
-      args.columns = part.columns;
+      const auto args =
+          device_arguments::window_columns<kernels::UnfoldArgs, S>(spec, x, first_channel, columns, "unfold");
       parallel_for(
-          args.batch * args.window.out[0] * args.window.out[1], item_block(args.window.out[2] * part.width),
+          args.batch * args.window.out[0] * args.window.out[1],
+          item_block(args.window.out[2] * as_matrix(columns).columns),
           [&](std::int64_t begin, std::int64_t end) { kernels_.ops<S>().window.unfold(args, begin, end); });
     });
   }
@@ -58,14 +53,8 @@ class CpuWindowOps final : public WindowOps {
             bool accumulate) override {
     with_storage(x.dtype, "fold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "fold");
-      kernels::FoldArgs<S> args;
-      args.window = part.window;
-      args.batch = part.batch;
-      args.channels = part.channels;
-      args.sample_stride = part.sample_stride;
-      args.columns = part.columns;
-      args.x = part.x;
+      auto args =
+          device_arguments::window_columns<kernels::FoldArgs, S>(spec, x, first_channel, columns, "fold");
       args.accumulate = accumulate;
       parallel_for(
           args.batch * args.channels, item_block(spec.places() * spec.offsets()),

@@ -18,10 +18,9 @@ class CudaWindowOps final : public WindowOps {
   void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel, TensorView columns) override {
     with_storage(x.dtype, "unfold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "unfold");
-      start("unfold", bodies::Unfold<S>{
-                          {part.window, part.batch, part.channels, part.sample_stride, part.x, part.columns},
-                          bodies::WindowTile::for_columns(part.width)});
+      const auto args =
+          device_arguments::window_columns<kernels::UnfoldArgs, S>(spec, x, first_channel, columns, "unfold");
+      start("unfold", bodies::Unfold<S>{args, bodies::WindowTile::for_columns(as_matrix(columns).columns)});
     });
   }
 
@@ -29,10 +28,10 @@ class CudaWindowOps final : public WindowOps {
             bool accumulate) override {
     with_storage(x.dtype, "fold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "fold");
-      start("fold", bodies::Fold<S>{{part.window, part.batch, part.channels, part.sample_stride, part.columns,
-                                     part.x, accumulate},
-                                    bodies::WindowTile::for_columns(part.channels)});
+      auto args =
+          device_arguments::window_columns<kernels::FoldArgs, S>(spec, x, first_channel, columns, "fold");
+      args.accumulate = accumulate;
+      start("fold", bodies::Fold<S>{args, bodies::WindowTile::for_columns(args.channels)});
     });
   }
 

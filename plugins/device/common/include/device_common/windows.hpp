@@ -43,17 +43,11 @@ inline WindowPlanes window_planes(const TensorView& view, std::int64_t elements,
   return {view.shape[0], view.shape[1], elements};
 }
 
-/// The channels of x that columns hold.
-template <class S>
-struct WindowColumns {
-  kernels::Window window;
-  std::int64_t batch = 0, channels = 0, sample_stride = 0, width = 0;
-  S* x = nullptr;  ///< plane of the first of these channels in the first sample
-  S* columns = nullptr;
-};
-template <class S>
-WindowColumns<S> window_columns(const WindowSpec& spec, const TensorView& x, std::int64_t first_channel,
-                                const TensorView& columns, const char* where) {
+/// The channels of x that columns hold, from `first_channel` on. Args<S>: kernels::UnfoldArgs or
+/// kernels::FoldArgs.
+template <template <class> class Args, class S>
+Args<S> window_columns(const WindowSpec& spec, const TensorView& x, std::int64_t first_channel,
+                       const TensorView& columns, const char* where) {
   const WindowPlanes planes = window_planes(x, spec.elements(), where, "x");
   const std::int64_t width = as_matrix(columns).columns,
                      channels = width / std::max<std::int64_t>(1, spec.offsets());
@@ -62,11 +56,10 @@ WindowColumns<S> window_columns(const WindowSpec& spec, const TensorView& x, std
                       std::to_string(first_channel) + " on do not fit " + std::to_string(planes.channels) +
                       " channels of " + std::to_string(spec.offsets()) + " offsets each");
   }
-  WindowColumns<S> part;
+  Args<S> part;
   part.batch = planes.batch;
   part.channels = channels;
   part.sample_stride = planes.channels * planes.elements;
-  part.width = width;
   part.columns = checked<S>(columns, planes.batch * spec.places() * width, where, "columns");
   part.x = checked<S>(x, x.elements(), where, "x") + first_channel * planes.elements;
   part.window = window_of(spec);
