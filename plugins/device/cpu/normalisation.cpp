@@ -6,8 +6,6 @@
 namespace tenon::cpu {
 namespace {
 
-using kernels::Arith;
-
 class CpuNormalisationOps final : public NormalisationOps {
  public:
   explicit CpuNormalisationOps(const Kernels& kernels) : kernels_(kernels) {}
@@ -51,12 +49,8 @@ class CpuNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "batch_norm";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      auto args = forward_args<S>(spec, x, gain, bias, y, kWhere);
-      args.mean = checked<A>(mean, args.channels, kWhere, "mean");
-      args.rstd = checked<A>(rstd, args.channels, kWhere, "rstd");
-      args.running_mean = checked_or_null<A>(running_mean, args.channels, kWhere, "running_mean");
-      args.running_variance = checked_or_null<A>(running_variance, args.channels, kWhere, "running_variance");
+      const auto args = device_arguments::batch_norm<S>(spec, x, gain, bias, running_mean, running_variance,
+                                                        y, mean, rstd, kWhere);
       for_channels(args, kernels_.ops<S>().batch_norm.forward);
     });
   }
@@ -66,10 +60,7 @@ class CpuNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "batch_norm_fixed";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      auto args = forward_args<S>(spec, x, gain, bias, y, kWhere);
-      args.running_mean = checked<A>(mean, args.channels, kWhere, "mean");
-      args.running_variance = checked<A>(variance, args.channels, kWhere, "variance");
+      const auto args = device_arguments::batch_norm_fixed<S>(spec, x, gain, bias, mean, variance, y, kWhere);
       for_channels(args, kernels_.ops<S>().batch_norm.fixed);
     });
   }
@@ -80,46 +71,13 @@ class CpuNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "batch_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [batch, channels, places] = device_arguments::channels_as_sets(x, kWhere);
-      kernels::BatchNormBackwardArgs<S> args;
-      args.batch = batch;
-      args.channels = channels;
-      args.places = places;
-      args.x = checked<S>(x, x.elements(), kWhere, "x");
-      args.dy = checked<S>(dy, x.elements(), kWhere, "dy");
-      args.gain = checked_or_null<A>(gain, channels, kWhere, "gain");
-      args.mean = checked<A>(mean, channels, kWhere, "mean");
-      args.rstd = checked<A>(rstd, channels, kWhere, "rstd");
-      args.dx = checked_or_null<S>(dx, x.elements(), kWhere, "dx");
-      args.accumulate_dx = accumulate;
-      args.dgain = checked_or_null<A>(dgain, channels, kWhere, "dgain");
-      args.dbias = checked_or_null<A>(dbias, channels, kWhere, "dbias");
-      args.accumulate_params = accumulate_parameters;
+      const auto args = device_arguments::batch_norm_backward<S>(
+          {x, gain, mean, rstd, dy, dx, accumulate, dgain, dbias, accumulate_parameters}, kWhere);
       for_channels(args, kernels_.ops<S>().batch_norm.backward);
     });
   }
 
  private:
-  template <class S>
-  static kernels::BatchNormForwardArgs<S> forward_args(const BatchNormSpec& spec, const TensorView& x,
-                                                       const TensorView& gain, const TensorView& bias,
-                                                       const TensorView& y, const char* where) {
-    using A = Arith<S>;
-    const auto [batch, channels, places] = device_arguments::channels_as_sets(x, where);
-    kernels::BatchNormForwardArgs<S> args;
-    args.batch = batch;
-    args.channels = channels;
-    args.places = places;
-    args.eps = static_cast<A>(spec.eps);
-    args.momentum = spec.momentum;
-    args.x = checked<S>(x, x.elements(), where, "x");
-    args.gain = checked_or_null<A>(gain, channels, where, "gain");
-    args.bias = checked_or_null<A>(bias, channels, where, "bias");
-    args.y = checked<S>(y, x.elements(), where, "y");
-    return args;
-  }
-
   template <class Args, class Kernel>
   static void for_channels(const Args& args, Kernel kernel) {
     parallel_for(args.channels, row_block(args.batch * args.places),

@@ -40,12 +40,11 @@ class CudaNormalisationOps final : public NormalisationOps {
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const bodies::Sets of = channels_of(x, kWhere);
+      const auto args = device_arguments::batch_norm<S>(spec, x, gain, bias, running_mean, running_variance,
+                                                        y, mean, rstd, kWhere);
+      const auto norm = norm_of<S>(args, args.bias, args.mean, args.rstd);
+      const bodies::Sets& of = norm.of;
       const double count = static_cast<double>(of.outer * of.inner);
-      const auto norm = norm_of<S>(of, x, gain, bias, mean, rstd, kWhere);
-      A* const old_mean = checked_or_null<A>(running_mean, of.sets, kWhere, "running_mean");
-      A* const old_variance = checked_or_null<A>(running_variance, of.sets, kWhere, "running_variance");
-      S* const out = checked<S>(y, x.elements(), kWhere, "y");
       if (of.sets == 0) return;
       const Temporary memory(queue_, 2 * of.sets * sizeof(double), kPartialBytes);
       auto* const sums = memory.at<double>();
@@ -54,8 +53,8 @@ class CudaNormalisationOps final : public NormalisationOps {
       sum_sets<1>(queue_, kWhere, of, bodies::SetSquares<S>{norm.x, sums, count}, {{squares}, false});
       queue_.launch(kWhere, grid_for(of.sets),
                     bodies::SetStatistics<A>{of.sets, count, spec.eps, spec.momentum, sums, squares,
-                                             mean.as<A>(), rstd.as<A>(), old_mean, old_variance});
-      map_sets(queue_, kWhere, of, out, bodies::Normalised<S>{norm});
+                                             args.mean, args.rstd, args.running_mean, args.running_variance});
+      map_sets(queue_, kWhere, of, args.y, bodies::Normalised<S>{norm});
     });
   }
 
@@ -65,17 +64,16 @@ class CudaNormalisationOps final : public NormalisationOps {
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const bodies::Sets of = channels_of(x, kWhere);
-      const Temporary memory(queue_, of.sets * sizeof(A));
-      auto norm = norm_of<S>(of, x, gain, bias, mean, variance, kWhere);
-      S* const out = checked<S>(y, x.elements(), kWhere, "y");
-      if (of.sets == 0) return;
+      const auto args = device_arguments::batch_norm_fixed<S>(spec, x, gain, bias, mean, variance, y, kWhere);
+      if (args.channels == 0) return;
+      const Temporary memory(queue_, args.channels * sizeof(A));
       auto* const deviations = memory.at<A>();
-      const bodies::FixedDeviations<A> map{norm.rstd, static_cast<A>(spec.eps)};
+      const auto norm = norm_of<S>(args, args.bias, args.running_mean, deviations);
+      const bodies::Sets& of = norm.of;
+      const bodies::FixedDeviations<A> map{args.running_variance, args.eps};
       queue_.launch(kWhere, grid_for(of.sets),
                     bodies::MapElements<A, bodies::FixedDeviations<A>>{deviations, of.sets, map});
-      norm.rstd = deviations;
-      map_sets(queue_, kWhere, of, out, bodies::Normalised<S>{norm});
+      map_sets(queue_, kWhere, of, args.y, bodies::Normalised<S>{norm});
     });
   }
 
@@ -85,41 +83,31 @@ class CudaNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "batch_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const bodies::Sets of = channels_of(x, kWhere);
-      const auto norm = norm_of<S>(of, x, gain, {}, mean, rstd, kWhere);
-      const S* const above = checked<S>(dy, x.elements(), kWhere, "dy");
-      S* const out = checked_or_null<S>(dx, x.elements(), kWhere, "dx");
-      A* const gains = checked_or_null<A>(dgain, of.sets, kWhere, "dgain");
-      A* const biases = checked_or_null<A>(dbias, of.sets, kWhere, "dbias");
+      const auto args = device_arguments::batch_norm_backward<S>(
+          {x, gain, mean, rstd, dy, dx, accumulate, dgain, dbias, accumulate_parameters}, kWhere);
+      const auto norm = norm_of<S>(args, nullptr, args.mean, args.rstd);
+      const bodies::Sets& of = norm.of;
       if (of.sets == 0) return;
       const Temporary memory(queue_, 2 * of.sets * sizeof(double), kPartialBytes);
       auto* const sums = memory.at<double>();
       double* const products = sums + of.sets;
-      sum_sets<2>(queue_, kWhere, of, bodies::SetGradients<S>{norm, above}, {{sums, products}, false});
-      if (gains != nullptr)
-        sums_to_parameters(queue_, kWhere, products, gains, of.sets, accumulate_parameters);
-      if (biases != nullptr) sums_to_parameters(queue_, kWhere, sums, biases, of.sets, accumulate_parameters);
-      if (out == nullptr) return;
-      map_sets(queue_, kWhere, of, out,
-               bodies::NormalisedBackward<S>{norm, static_cast<double>(of.outer * of.inner), above, sums,
-                                             products, accumulate ? out : nullptr});
+      sum_sets<2>(queue_, kWhere, of, bodies::SetGradients<S>{norm, args.dy}, {{sums, products}, false});
+      if (args.dgain != nullptr)
+        sums_to_parameters(queue_, kWhere, products, args.dgain, of.sets, accumulate_parameters);
+      if (args.dbias != nullptr)
+        sums_to_parameters(queue_, kWhere, sums, args.dbias, of.sets, accumulate_parameters);
+      if (args.dx == nullptr) return;
+      map_sets(queue_, kWhere, of, args.dx,
+               bodies::NormalisedBackward<S>{norm, static_cast<double>(of.outer * of.inner), args.dy, sums,
+                                             products, accumulate ? args.dx : nullptr});
     });
   }
 
  private:
-  template <class S>
-  static bodies::PartNorm<S> norm_of(const bodies::Sets& of, const TensorView& x, const TensorView& gain,
-                                     const TensorView& bias, const TensorView& mean, const TensorView& rstd,
-                                     const char* where) {
-    using A = Arith<S>;
-    return {of,
-            true,
-            checked<S>(x, x.elements(), where, "x"),
-            checked_or_null<A>(gain, of.sets, where, "gain"),
-            checked_or_null<A>(bias, of.sets, where, "bias"),
-            checked<A>(mean, of.sets, where, "mean"),
-            checked<A>(rstd, of.sets, where, "rstd")};
+  template <class S, class Args>
+  static bodies::PartNorm<S> norm_of(const Args& args, const Arith<S>* bias, const Arith<S>* mean,
+                                     const Arith<S>* rstd) {
+    return {{args.batch, args.channels, args.places}, true, args.x, args.gain, bias, mean, rstd};
   }
 
   Queue& queue_;

@@ -75,6 +75,83 @@ inline NormSets norm_sets(const TensorView& x, const char* where) {
   return {x.shape[0], x.shape[1], x.shape[2]};
 }
 
+template <class S>
+kernels::BatchNormForwardArgs<S> batch_norm_inputs(const BatchNormSpec& spec, const TensorView& x,
+                                                   const TensorView& gain, const TensorView& bias,
+                                                   const TensorView& y, const char* where) {
+  using A = kernels::Arith<S>;
+  const auto [batch, channels, places] = channels_as_sets(x, where);
+  kernels::BatchNormForwardArgs<S> args;
+  args.batch = batch;
+  args.channels = channels;
+  args.places = places;
+  args.eps = static_cast<A>(spec.eps);
+  args.momentum = spec.momentum;
+  args.x = checked<S>(x, x.elements(), where, "x");
+  args.gain = checked_or_null<A>(gain, channels, where, "gain");
+  args.bias = checked_or_null<A>(bias, channels, where, "bias");
+  args.y = checked<S>(y, x.elements(), where, "y");
+  return args;
+}
+
+/// Batch normalisation with the statistics of x, which it writes.
+template <class S>
+kernels::BatchNormForwardArgs<S> batch_norm(const BatchNormSpec& spec, const TensorView& x,
+                                            const TensorView& gain, const TensorView& bias,
+                                            const TensorView& running_mean,
+                                            const TensorView& running_variance, const TensorView& y,
+                                            const TensorView& mean, const TensorView& rstd,
+                                            const char* where) {
+  using A = kernels::Arith<S>;
+  auto args = batch_norm_inputs<S>(spec, x, gain, bias, y, where);
+  args.mean = checked<A>(mean, args.channels, where, "mean");
+  args.rstd = checked<A>(rstd, args.channels, where, "rstd");
+  args.running_mean = checked_or_null<A>(running_mean, args.channels, where, "running_mean");
+  args.running_variance = checked_or_null<A>(running_variance, args.channels, where, "running_variance");
+  return args;
+}
+
+/// With given statistics, in running_mean and running_variance of the arguments.
+template <class S>
+kernels::BatchNormForwardArgs<S> batch_norm_fixed(const BatchNormSpec& spec, const TensorView& x,
+                                                  const TensorView& gain, const TensorView& bias,
+                                                  const TensorView& mean, const TensorView& variance,
+                                                  const TensorView& y, const char* where) {
+  using A = kernels::Arith<S>;
+  auto args = batch_norm_inputs<S>(spec, x, gain, bias, y, where);
+  args.running_mean = checked<A>(mean, args.channels, where, "mean");
+  args.running_variance = checked<A>(variance, args.channels, where, "variance");
+  return args;
+}
+
+/// The tensors of a batch normalisation's backward.
+struct BatchNormGradient {
+  const TensorView &x, &gain, &mean, &rstd, &dy, &dx;
+  bool accumulate;
+  const TensorView &dgain, &dbias;
+  bool accumulate_parameters;
+};
+template <class S>
+kernels::BatchNormBackwardArgs<S> batch_norm_backward(const BatchNormGradient& of, const char* where) {
+  using A = kernels::Arith<S>;
+  const auto [batch, channels, places] = channels_as_sets(of.x, where);
+  kernels::BatchNormBackwardArgs<S> args;
+  args.batch = batch;
+  args.channels = channels;
+  args.places = places;
+  args.x = checked<S>(of.x, of.x.elements(), where, "x");
+  args.dy = checked<S>(of.dy, of.x.elements(), where, "dy");
+  args.gain = checked_or_null<A>(of.gain, channels, where, "gain");
+  args.mean = checked<A>(of.mean, channels, where, "mean");
+  args.rstd = checked<A>(of.rstd, channels, where, "rstd");
+  args.dx = checked_or_null<S>(of.dx, of.x.elements(), where, "dx");
+  args.accumulate_dx = of.accumulate;
+  args.dgain = checked_or_null<A>(of.dgain, channels, where, "dgain");
+  args.dbias = checked_or_null<A>(of.dbias, channels, where, "dbias");
+  args.accumulate_params = of.accumulate_parameters;
+  return args;
+}
+
 /// Inputs of a normalisation over shards.
 template <class S>
 struct PartNormInputs {
