@@ -4,6 +4,7 @@
 #pragma once
 
 #include "filters.hpp"
+#include "layer_common/options.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/reduce.hpp>
@@ -16,35 +17,19 @@ class Conv final : public Layer {
  public:
   static constexpr const char* kBackwards[] = {"gather", "scatter", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr)
-          .mandatory()
-          .between(1, 2147483647)
-          .doc_text("channels of the result"),
-      option::integers("kernel", nullptr)
-          .mandatory()
-          .between(1, 32767)
-          .doc_text("extents of the window, or one number for all"),
-      option::integers("stride", "[1]").between(1, 32767).doc_text("distance of neighbouring windows"),
-      option::integers("padding", "[0]").between(0, 32767).doc_text("zeros on both sides of each dimension"),
-      option::integers("dilation", "[1]")
-          .between(1, 32767)
-          .doc_text("distance of neighbouring elements of a window"),
-      option::integer("groups", "1")
-          .between(1, 2147483647)
-          .doc_text("channels are split into this many groups, each with filters of its own"),
-      option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
-      option::real("init_scale", nullptr)
-          .at_least(0)
-          .doc_text("standard deviation of the normal initial weights; absent: uniform within 1 / sqrt(k) of "
-                    "zero, k = channels of a group x kernel"),
-      option::text("module", "\"conv\"").doc_text("module kind that the precision policy sees"),
-      option::text("weight", nullptr)
-          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
-      option::integer("chunk", "0")
-          .between(0, 2147483647)
-          .in_unit("samples")
-          .doc_text("samples whose windows are held as rows at a time; 0: as many as keep them below 1 Mi "
-                    "elements"),
+      layer_common::features("channels of the result"),
+      layer_common::kernel("extents of the window, or one number for all"),
+      layer_common::stride(),
+      layer_common::padding("zeros on both sides of each dimension"),
+      layer_common::dilation(),
+      layer_common::groups(),
+      layer_common::bias(),
+      layer_common::filter_init_scale(),
+      layer_common::module_kind("\"conv\""),
+      layer_common::weight_name(),
+      layer_common::chunk(
+          "samples whose windows are held as rows at a time; 0: as many as keep them below 1 Mi "
+          "elements"),
       option::integers("axes", "[]")
           .between(0, 63)
           .doc_text("axes of the mesh that shard the features of the result, and weight and bias with them; "

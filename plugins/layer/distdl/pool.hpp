@@ -2,25 +2,17 @@
 // dimensions, any of which may be sharded over the mesh, and so may batch and channels.
 #pragma once
 
+#include "layer_common/options.hpp"
 #include "windows.hpp"
 
 namespace tenon::distdl {
 
 inline constexpr OptionSpec kPoolOptions[] = {
-    option::integers("kernel", nullptr)
-        .mandatory()
-        .between(1, 32767)
-        .doc_text("extents of the window, or one number for all"),
-    option::integers("stride", nullptr)
-        .between(1, 32767)
-        .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
-    option::integers("padding", "[0]")
-        .between(0, 32767)
-        .doc_text(
-            "on both sides of each dimension, at most half the kernel: never the greatest, zeros of a mean"),
-    option::integers("dilation", "[1]")
-        .between(1, 32767)
-        .doc_text("distance of neighbouring elements of a window"),
+    layer_common::kernel("extents of the window, or one number for all"),
+    layer_common::stride_or_kernel(),
+    layer_common::padding(
+        "on both sides of each dimension, at most half the kernel: never the greatest, zeros of a mean"),
+    layer_common::dilation(),
 };
 
 /// Common steps of both pools around the operator.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/norm.hpp>
@@ -15,18 +16,12 @@ namespace tenon::fno {
 class ChannelLinear final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr)
-          .mandatory()
-          .between(1, 2147483647)
-          .doc_text("channels of the result"),
-      option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
-      option::real("init_scale", nullptr)
-          .at_least(0)
-          .doc_text("standard deviation of the normal initial weights; absent: uniform within 1 / "
-                    "sqrt(channels of x) of zero"),
-      option::text("module", "\"linear\"").doc_text("module kind that the precision policy sees"),
-      option::text("weight", nullptr)
-          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
+      layer_common::features("channels of the result"),
+      layer_common::bias(),
+      layer_common::init_scale("standard deviation of the normal initial weights; absent: uniform within 1 / "
+                               "sqrt(channels of x) of zero"),
+      layer_common::module_kind("\"linear\""),
+      layer_common::weight_name(),
   };
   static constexpr ComponentInfo kInfo{.id = "channel_linear",
                                        .summary = "linear map of the channels at every point",

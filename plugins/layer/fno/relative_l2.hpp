@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -42,7 +43,7 @@ struct RelativeError {
 class RelativeL2 final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      layer_common::metric_name(),
       option::real("offset", "0").doc_text("a value v of either input stands for offset + scale * v"),
       option::real("scale", "1").doc_text("see offset"),
   };

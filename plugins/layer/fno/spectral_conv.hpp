@@ -4,6 +4,7 @@
 // mesh each rank transforms lines that are whole and holds the weights of some modes.
 #pragma once
 
+#include "layer_common/options.hpp"
 #include "spectrum.hpp"
 
 #include <tenon/sdk/gradient_sum.hpp>
@@ -30,8 +31,7 @@ class SpectralConv final : public Layer {
           .one_of(kForms)
           .doc_text("over a mesh: pencil keeps the order, and with it the bits, of one rank; slab transforms "
                     "unsharded dimensions first and moves less, and needs the last dimension unsharded"),
-      option::text("weight", nullptr)
-          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
+      layer_common::weight_name(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "spectral_conv",

@@ -4,6 +4,7 @@
 // be sharded over a mesh: the weight is replicated, its gradient summed over the ranks.
 #pragma once
 
+#include "layer_common/options.hpp"
 #include "losses.hpp"
 
 #include <tenon/ops/norm.hpp>
@@ -28,7 +29,7 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
           .in_unit("rows")
           .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 16 Mi elements"),
       kLabelSmoothing,
-      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      layer_common::metric_name(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "head_cross_entropy",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/layer.hpp>
 #include <tenon/ops/convolution.hpp>
@@ -33,36 +34,19 @@ Shape image_of(const WindowSpec& window, std::int64_t batch, std::int64_t channe
 class Conv2d final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr)
-          .mandatory()
-          .between(1, 2147483647)
-          .doc_text("channels of the result"),
-      option::integers("kernel", nullptr)
-          .mandatory()
-          .between(1, 32767)
-          .doc_text("[height, width] of the window, or one number for both"),
-      option::integers("stride", "[1]").between(1, 32767).doc_text("distance of neighbouring windows"),
-      option::integers("padding", "[0]").between(0, 32767).doc_text("rows and columns of zeros on each side"),
-      option::integers("dilation", "[1]")
-          .between(1, 32767)
-          .doc_text("distance of neighbouring elements of a window"),
-      option::integer("groups", "1")
-          .between(1, 2147483647)
-          .doc_text("channels are split into this many groups, each with filters of its own"),
-      option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
-      option::real("init_scale", nullptr)
-          .at_least(0)
-          .doc_text("standard deviation of the normal initial weights; absent: uniform within 1 / sqrt(k) of "
-                    "zero, k = channels of a group x kernel"),
-      option::text("module", "\"conv\"").doc_text("module kind that the precision policy sees"),
-      option::text("weight", nullptr)
-          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
-      option::integer("chunk", "0")
-          .between(0, 2147483647)
-          .in_unit("samples")
-          .doc_text(
-              "samples whose windows are held as rows at a time, where there are rows; 0: as many as keep "
-              "them below 1 Mi elements"),
+      layer_common::features("channels of the result"),
+      layer_common::kernel("[height, width] of the window, or one number for both"),
+      layer_common::stride(),
+      layer_common::padding("rows and columns of zeros on each side"),
+      layer_common::dilation(),
+      layer_common::groups(),
+      layer_common::bias(),
+      layer_common::filter_init_scale(),
+      layer_common::module_kind("\"conv\""),
+      layer_common::weight_name(),
+      layer_common::chunk(
+          "samples whose windows are held as rows at a time, where there are rows; 0: as many as keep "
+          "them below 1 Mi elements"),
   };
   static constexpr ComponentInfo kInfo{.id = "conv2d",
                                        .summary = "convolution of images, as linear sites over their windows",
@@ -101,19 +85,10 @@ class Conv2d final : public Layer {
 class MaxPool2d final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integers("kernel", nullptr)
-          .mandatory()
-          .between(1, 32767)
-          .doc_text("[height, width] of the window, or one number for both"),
-      option::integers("stride", nullptr)
-          .between(1, 32767)
-          .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
-      option::integers("padding", "[0]")
-          .between(0, 32767)
-          .doc_text("on each side, at most half the kernel; never chosen"),
-      option::integers("dilation", "[1]")
-          .between(1, 32767)
-          .doc_text("distance of neighbouring elements of a window"),
+      layer_common::kernel("[height, width] of the window, or one number for both"),
+      layer_common::stride_or_kernel(),
+      layer_common::padding("on each side, at most half the kernel; never chosen"),
+      layer_common::dilation(),
   };
   static constexpr ComponentInfo kInfo{.id = "max_pool2d",
                                        .summary = "greatest element of each window of an image",
@@ -141,13 +116,9 @@ class AveragePool2d final : public Layer {
       option::integers("kernel", "[2]")
           .between(1, 32767)
           .doc_text("[height, width] of the window, or one number for both"),
-      option::integers("stride", nullptr)
-          .between(1, 32767)
-          .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
-      option::integers("padding", "[0]")
-          .between(0, 32767)
-          .doc_text("rows and columns of zeros on each side, at most half "
-                    "the kernel"),
+      layer_common::stride_or_kernel(),
+      layer_common::padding("rows and columns of zeros on each side, at most half "
+                            "the kernel"),
       option::boolean("count_padding", "true").doc_text("whether zeros of the padding count as elements"),
   };
   static constexpr ComponentInfo kInfo{.id = "average_pool2d",

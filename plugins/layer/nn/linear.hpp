@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/ops/reduce.hpp>
 
@@ -15,22 +16,16 @@ namespace tenon::nn {
 class Linear final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr)
-          .mandatory()
-          .between(1, 2147483647)
-          .doc_text("columns of the result"),
+      layer_common::features("columns of the result"),
       option::boolean("bias", "true").doc_text("add a learned bias"),
       option::real("bias_init_scale", "0")
           .at_least(0)
           .doc_text("standard deviation of the normal initial bias; 0: zero"),
-      option::real("init_scale", nullptr)
-          .at_least(0)
-          .doc_text("standard deviation of the normal initial weights; absent: uniform within 1 / "
-                    "sqrt(columns of x) "
-                    "of zero"),
-      option::text("module", "\"linear\"").doc_text("module kind that the precision policy sees"),
-      option::text("weight", nullptr)
-          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
+      layer_common::init_scale("standard deviation of the normal initial weights; absent: uniform within 1 / "
+                               "sqrt(columns of x) "
+                               "of zero"),
+      layer_common::module_kind("\"linear\""),
+      layer_common::weight_name(),
       option::integers("axes", "[]")
           .between(0, 63)
           .doc_text("axes of the mesh that shard the columns of the result, together and evenly; none: every "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -52,7 +53,7 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       kLabelSmoothing,
-      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      layer_common::metric_name(),
   };
   static constexpr ComponentInfo kInfo{.id = "softmax_cross_entropy",
                                        .summary = "cross-entropy of logits against class numbers, in nats",
@@ -88,7 +89,7 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
 class Mse final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      layer_common::metric_name(),
   };
   static constexpr ComponentInfo kInfo{.id = "mse",
                                        .summary = "squared error of predictions against targets, per element",

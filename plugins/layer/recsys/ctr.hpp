@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/options.hpp"
 
 #include <tenon/transport.hpp>
 
@@ -12,7 +13,7 @@ namespace tenon::recsys {
 class BceWithLogits final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      layer_common::metric_name(),
   };
   static constexpr ComponentInfo kInfo{.id = "bce_with_logits",
                                        .summary = "binary cross-entropy of logits against labels, in nats",
