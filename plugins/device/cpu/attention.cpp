@@ -43,9 +43,7 @@ class CpuAttentionKernel final : public AttentionKernel {
   template <class Body>
   void run(std::int64_t items, const TensorView& scratch, Body body) const {
     if (items == 0) return;
-    if (scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()) ||
-        (scratch.data == nullptr && stride_ > 0))
-      refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), "attention", "scratch");
+    device_arguments::check_scratch_view(scratch, scratch_bytes(), "attention");
     auto* workspace = static_cast<Arith<S>*>(scratch.data);
     const std::int64_t block = (items + parts_ - 1) / parts_;
     parallel_for(items, block, [&](std::int64_t begin, std::int64_t end) {

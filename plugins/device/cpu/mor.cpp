@@ -6,7 +6,6 @@
 #include "common.hpp"
 #include "device_common/quantizers.hpp"
 
-#include <fmt/format.h>
 #include <tenon/kernels/mor.hpp>
 
 #include <bit>
@@ -67,10 +66,7 @@ class CpuMorKernel final : public MorKernel {
     job.x = checked<S>(x, n, kWhere, "x");
     job.out = reinterpret_cast<std::uint16_t*>(checked<Bf16>(values, n, kWhere, "values"));
     auto* chosen = checked_or_null<std::uint8_t>(choices, blocks(), kWhere, "choices");
-    if (n > 0 && (scratch.data == nullptr || static_cast<std::size_t>(scratch.bytes()) < scratch_bytes())) {
-      fail_run(fmt::format("device cpu: mor: scratch has {} bytes, expected {}",
-                           scratch.data == nullptr ? 0 : scratch.bytes(), scratch_bytes()));
-    }
+    if (n > 0) device_arguments::check_scratch(scratch, scratch_bytes(), kWhere);
     job.blocks = static_cast<Block*>(scratch.data);
     job.partials = reinterpret_cast<Partial*>(job.blocks + blocks());
 

@@ -22,7 +22,7 @@ class CudaAttentionKernel final : public AttentionKernel {
                TensorView scratch) override {
     constexpr const char* kWhere = "attention";
     const bodies::AttentionForward<S> body{shape_.forward(q, k, v, key_mask, y, lse, kWhere)};
-    check_scratch(scratch, kWhere);
+    device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
     if (shape_.queries() > 0) queue_.launch(kWhere, body.mesh(), body);
   }
 
@@ -31,7 +31,7 @@ class CudaAttentionKernel final : public AttentionKernel {
     constexpr const char* kWhere = "attention backward";
     auto args = shape_.forward(q, k, v, key_mask, y, lse, kWhere);
     shape_.backward(args, dy, dq, dk, dv, kWhere);
-    check_scratch(scratch, kWhere);
+    device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
     if (shape_.queries() == 0) return;
     A* const sums = scratch.as<A>();
     const bodies::AttentionRowSums<S> row_sums{args, sums};
@@ -44,13 +44,6 @@ class CudaAttentionKernel final : public AttentionKernel {
 
  private:
   using A = Arith<S>;
-
-  void check_scratch(const TensorView& scratch, const char* where) const {
-    const auto needed = static_cast<std::int64_t>(scratch_bytes());
-    if (needed > 0 &&
-        (scratch.data == nullptr || scratch.bytes() < needed || scratch.space != MemorySpace::kCuda))
-      refuse_view(scratch, DType::kU8, needed, where, "scratch");
-  }
 
   Queue& queue_;
   const device_arguments::AttentionShape<S> shape_;

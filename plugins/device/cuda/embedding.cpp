@@ -69,16 +69,10 @@ class CudaEmbeddingOps final : public EmbeddingOps {
                                                            std::int64_t rows, const TensorView& scratch) {
     constexpr const char* kWhere = "scatter_add";
     if (n > std::numeric_limits<std::int32_t>::max()) {
-      fail_run(std::string("device ") + kDeviceName + ": scatter_add: " + std::to_string(n) +
-               " ids, expected less than 2^31; use a smaller data.batch");
+      device_arguments::refuse(kWhere,
+                               std::to_string(n) + " ids, expected less than 2^31; use a smaller data.batch");
     }
-    const std::size_t needed = sort_bytes(n);
-    if (scratch.data == nullptr || scratch.space != MemorySpace::kCuda ||
-        static_cast<std::size_t>(scratch.bytes()) < needed) {
-      fail_run(std::string("device ") + kDeviceName + ": scatter_add: scratch is " +
-               std::to_string(scratch.data == nullptr ? 0 : scratch.bytes()) + " bytes, expected " +
-               std::to_string(needed) + " bytes of the device's memory, as scatter_scratch says");
-    }
+    device_arguments::check_scratch_as(scratch, sort_bytes(n), kWhere, "scatter_scratch");
     auto* const memory = static_cast<std::int32_t*>(scratch.data);
     std::int32_t* const keys[] = {memory, memory + n};
     std::int32_t* const positions[] = {memory + 2 * n, memory + 3 * n};

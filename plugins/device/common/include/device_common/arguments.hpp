@@ -73,13 +73,19 @@ decltype(auto) with_arithmetic(DType dtype, const char* where, Body&& body) {
   }
 }
 
-/// Typed pointer into this device's memory after a check of dtype, space and element count.
+/// Checks dtype and element count, and that the elements are in this device's memory.
+inline void check_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
+                       const char* name) {
+  if (view.dtype != dtype || view.elements() != elements ||
+      (elements > 0 && (view.data == nullptr || !reaches(view.space)))) {
+    refuse_view(view, dtype, elements, where, name);
+  }
+}
+
+/// Typed pointer after check_view().
 template <class S>
 S* checked(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  if (view.dtype != kDTypeOf<S> || view.elements() != elements ||
-      (elements > 0 && (view.data == nullptr || !reaches(view.space)))) {
-    refuse_view(view, kDTypeOf<S>, elements, where, name);
-  }
+  check_view(view, kDTypeOf<S>, elements, where, name);
   return view.as<S>();
 }
 
@@ -95,11 +101,38 @@ inline constexpr DType kComplexOf = std::is_same_v<T, double> ? DType::kC128 : D
 /// Typed pointer to the reals of `elements` complex numbers in this device's memory.
 template <class T>
 T* checked_complex(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  if (view.dtype != kComplexOf<T> || view.elements() != elements ||
-      (elements > 0 && (view.data == nullptr || !reaches(view.space)))) {
-    refuse_view(view, kComplexOf<T>, elements, where, name);
-  }
+  check_view(view, kComplexOf<T>, elements, where, name);
   return view.as<T>();
+}
+
+// Scratch of at least `needed` bytes; none need not be there. Families word its refusal in three ways.
+
+inline bool holds_scratch(const TensorView& scratch, std::size_t needed) {
+  return needed == 0 || (scratch.data != nullptr && reaches(scratch.space) &&
+                         static_cast<std::size_t>(scratch.bytes()) >= needed);
+}
+inline std::int64_t scratch_bytes_of(const TensorView& scratch) {
+  return scratch.data == nullptr ? 0 : scratch.bytes();
+}
+
+inline void check_scratch(const TensorView& scratch, std::size_t needed, const char* where) {
+  if (static_cast<std::size_t>(scratch_bytes_of(scratch)) < needed) {
+    refuse(where, "scratch has " + std::to_string(scratch_bytes_of(scratch)) + " bytes, expected " +
+                      std::to_string(needed));
+  }
+}
+/// In the words of other views.
+inline void check_scratch_view(const TensorView& scratch, std::size_t needed, const char* where) {
+  if (!holds_scratch(scratch, needed))
+    refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(needed), where, "scratch");
+}
+/// `source`: the function of the family that tells a caller the size.
+inline void check_scratch_as(const TensorView& scratch, std::size_t needed, const char* where,
+                             const char* source) {
+  if (!holds_scratch(scratch, needed)) {
+    refuse(where, "scratch is " + std::to_string(scratch_bytes_of(scratch)) + " bytes, expected " +
+                      std::to_string(needed) + " bytes of the device's memory, as " + source + " says");
+  }
 }
 
 /// Extent of the last dimension and the product of the others.

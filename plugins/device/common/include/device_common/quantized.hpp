@@ -25,12 +25,6 @@ inline std::int64_t blocks_of(std::int64_t extent, std::int64_t block) {
   return (extent + block - 1) / block;
 }
 
-inline void check_scratch(const TensorView& scratch, std::size_t expected, const char* where) {
-  const std::int64_t bytes = scratch.data == nullptr ? 0 : scratch.bytes();
-  if (static_cast<std::size_t>(bytes) < expected)
-    refuse(where, "scratch has " + std::to_string(bytes) + " bytes, expected " + std::to_string(expected));
-}
-
 /// Pointer to the scale of line 0, or null without scales. `extent`: lines of the product.
 inline const float* checked_scales(const ProductScales& side, std::int64_t extent, const char* name) {
   if (side.scales.empty()) return nullptr;

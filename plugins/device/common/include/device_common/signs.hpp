@@ -39,13 +39,7 @@ struct Encoding {
     check_place(kEncode, place, n, row.elements());
     scale = bytes + place.scale, bits = bytes + place.bits;
     lost = device_arguments::checked_or_null<A>(lost_view, n, kEncode, "lost");
-    const std::size_t needed = encode_scratch(n), given = static_cast<std::size_t>(scratch.bytes());
-    if (needed > 0 &&
-        (scratch.data == nullptr || given < needed || !device_arguments::reaches(scratch.space))) {
-      device_arguments::refuse(kEncode, "scratch is " + std::to_string(scratch.data == nullptr ? 0 : given) +
-                                            " bytes, expected " + std::to_string(needed) +
-                                            " bytes of the device's memory, as encode_scratch says");
-    }
+    device_arguments::check_scratch_as(scratch, encode_scratch(n), kEncode, "encode_scratch");
     sums = static_cast<double*>(scratch.data);
   }
 
