@@ -9,24 +9,6 @@
 namespace tenon::cpu {
 namespace {
 
-bool is_float_or_bf16(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16;
-}
-
-void check_spec(const GemmSpec& spec) {
-  if (spec.m < 0 || spec.n < 0 || spec.k < 0 || spec.batch < 0) {
-    fail_config("device cpu: gemm: extents must not be negative, found m = " + std::to_string(spec.m) +
-                ", n = " + std::to_string(spec.n) + ", k = " + std::to_string(spec.k) +
-                ", batch = " + std::to_string(spec.batch));
-  }
-  const bool all_f64 = spec.a == DType::kF64 && spec.b == DType::kF64 && spec.c == DType::kF64;
-  if (!all_f64 && !(is_float_or_bf16(spec.a) && is_float_or_bf16(spec.b) && is_float_or_bf16(spec.c))) {
-    fail_config("device cpu: gemm of " + std::string(dtype_name(spec.a)) + " and " +
-                std::string(dtype_name(spec.b)) + " into " + std::string(dtype_name(spec.c)) +
-                " cannot be computed; use f32 and bf16 in any mixture, or f64 throughout");
-  }
-}
-
 #ifndef TENON_PORTABLE_THREADS
 /// A product whose map runs over C afterwards, with the bits of the map alone.
 class MappedGemm final : public Gemm {
@@ -66,7 +48,8 @@ class CpuBlas final : public Blas {
   }
 
   std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override {
-    check_spec(spec);
+    device_arguments::check_gemm_extents(spec);
+    if (!device_arguments::kernels_compute(spec)) device_arguments::refuse_gemm(spec, "");
     const GemmSpec inner = computed_as(spec);
     if (inner.a == spec.a && inner.b == spec.b && inner.c == spec.c) return plain(spec);
     return make_converted_gemm(kernels_, spec, inner, [this](const GemmSpec& part) { return plain(part); });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "device_common/gemms.hpp"
 
 #include <tenon/ops/dense.hpp>
 
@@ -12,18 +13,6 @@
 #include <string>
 
 namespace tenon::cpu {
-
-/// Elements of each operand over the whole batch.
-struct GemmExtents {
-  std::int64_t a = 0, b = 0, c = 0;
-  explicit GemmExtents(const GemmSpec& spec)
-      : a(spec.batch * spec.m * spec.k), b(spec.batch * spec.k * spec.n), c(spec.batch * spec.m * spec.n) {}
-};
-
-/// Refuses views that do not match the specification; checks bias only where the specification has one.
-void check_gemm(const GemmSpec& spec, DType bias_dtype, const TensorView& a, const TensorView& b,
-                const TensorView& c, const TensorView& bias, const TensorView& scratch,
-                std::size_t scratch_bytes);
 
 /// Kernels of this tree: operands of one dtype; C of theirs, or f32 or bf16 where they are f32 or bf16. Each
 /// element is one chain over k, so neither threads nor blocks change a bit.

@@ -35,10 +35,7 @@ struct Operand {
 class ConvertedGemm final : public Gemm {
  public:
   ConvertedGemm(const Kernels& kernels, const GemmSpec& spec, GemmSpec inner, const MakeGemm& make)
-      : kernels_(kernels),
-        spec_(spec),
-        products_(1),
-        bias_dtype_(inner.a == DType::kF64 ? inner.a : DType::kF32) {
+      : kernels_(kernels), spec_(spec), products_(1) {
     a_ = operand(spec.a, inner.a, spec.m, spec.k, spec.transpose_a);
     b_ = operand(spec.b, inner.b, spec.k, spec.n, spec.transpose_b);
     c_ = operand(spec.c, inner.c, spec.m, spec.n, false);
@@ -60,7 +57,7 @@ class ConvertedGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, bias_dtype_, a, b, c, bias, scratch, scratch_bytes());
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
     auto* memory = static_cast<std::byte*>(scratch.data);
     std::byte* const a_copy = memory;
     std::byte* const b_copy = a_copy + a_.copy_bytes(part_);
@@ -156,7 +153,6 @@ class ConvertedGemm final : public Gemm {
   Operand a_, b_, c_;
   std::int64_t products_;       ///< products that are run one by one
   std::int64_t length_, part_;  ///< extent along the split, and how much of it one inner product computes
-  DType bias_dtype_;
   std::unique_ptr<Gemm> whole_, rest_;
   std::size_t inner_scratch_ = 0;
 };

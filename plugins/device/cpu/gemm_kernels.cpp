@@ -24,7 +24,7 @@ class KernelGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, kDTypeOf<A>, a, b, c, bias, scratch, 0);
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, 0);
     const std::int64_t down = (spec_.m + kTileRows - 1) / kTileRows;
     const std::int64_t across = (spec_.n + kTileColumns - 1) / kTileColumns;
     parallel_for(spec_.batch * down * across, 1, [&](std::int64_t tile, std::int64_t) {
@@ -95,23 +95,6 @@ std::unique_ptr<Gemm> with_result(const Kernels& kernels, const GemmSpec& spec) 
 
 }  // namespace
 
-void check_gemm(const GemmSpec& spec, DType bias_dtype, const TensorView& a, const TensorView& b,
-                const TensorView& c, const TensorView& bias, const TensorView& scratch,
-                std::size_t scratch_bytes) {
-  const GemmExtents extents(spec);
-  const auto expect = [](const TensorView& view, DType dtype, std::int64_t elements, const char* name) {
-    if (view.dtype != dtype || view.elements() != elements || (view.data == nullptr && elements > 0))
-      refuse_view(view, dtype, elements, "gemm", name);
-  };
-  expect(a, spec.a, extents.a, "A");
-  expect(b, spec.b, extents.b, "B");
-  expect(c, spec.c, extents.c, "C");
-  if (spec.bias) expect(bias, bias_dtype, spec.n, "bias");
-  const auto needed = static_cast<std::int64_t>(scratch_bytes);
-  if (needed > 0 && (scratch.data == nullptr || scratch.bytes() < needed))
-    refuse_view(scratch, DType::kU8, needed, "gemm", "scratch");
-}
-
 std::unique_ptr<Gemm> make_kernel_gemm(const Kernels& kernels, const GemmSpec& spec) {
   return with_storage(spec.a, "gemm",
                       [&](auto tag) { return with_result<typename decltype(tag)::type>(kernels, spec); });
@@ -127,7 +110,7 @@ class OuterProduct final : public Gemm {
   std::size_t scratch_bytes() const override { return 0; }
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float, TensorView scratch) override {
-    check_gemm(spec_, DType::kF32, a, b, c, bias, scratch, 0);
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, 0);
     const auto scale = kernels_.ops<float>().elementwise.scale;
     parallel_for(spec_.batch * spec_.m, row_block(spec_.n), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)

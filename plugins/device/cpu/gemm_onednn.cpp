@@ -145,7 +145,7 @@ class OnednnGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, DType::kF32, a, b, c, bias, scratch, scratch_bytes());
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
     TENON_ONEDNN(dnnl_memory_set_data_handle(a_.get(), a.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(b_.get(), b.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(c_.get(), c.data));

@@ -2,6 +2,7 @@
 // and, on GPUs, cuBLASLt. All check their views and allocate nothing in run().
 #pragma once
 
+#include "device_common/gemms.hpp"
 #include "queue.hpp"
 
 #include <tenon/ops/dense.hpp>
@@ -12,15 +13,8 @@
 
 namespace tenon::cuda {
 
-/// Refuses views that do not match the specification; checks bias only where the specification has one.
-void check_gemm(const GemmSpec& spec, const TensorView& a, const TensorView& b, const TensorView& c,
-                const TensorView& bias, const TensorView& scratch, std::size_t scratch_bytes);
-
-/// f32 and bf16 in any mixture, or f64 throughout.
-bool kernels_compute(const GemmSpec& spec);
-
-/// Kernels of this tree, where kernels_compute() is true. Each element is one chain over k, whatever the
-/// tile.
+/// Kernels of this tree, where device_arguments::kernels_compute() is true. Each element is one chain over k,
+/// whatever the tile.
 std::unique_ptr<Gemm> make_kernel_gemm(Queue& queue, const GemmSpec& spec);
 
 /// Returns null where it has no such product.

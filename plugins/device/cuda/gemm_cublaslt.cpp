@@ -137,7 +137,7 @@ class LibraryGemm final : public Gemm {
         rest_(left_over(spec)),
         choice_(choice),
         descriptors_(state.lt, spec, state.queue.tf32()) {
-    if (kernels_compute(spec)) unaligned_ = make_kernel_gemm(state.queue, spec);
+    if (device_arguments::kernels_compute(spec)) unaligned_ = make_kernel_gemm(state.queue, spec);
   }
 
   // Room to align the library's memory, should the caller's scratch not be aligned.
@@ -147,7 +147,7 @@ class LibraryGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
     const bool fused_bias = fuses_bias(spec_);
     if (off(a, kCublasLtAlignment) || off(b, kCublasLtAlignment) || off(c, kCublasLtAlignment) ||
         (fused_bias && off(bias, kCublasLtAlignment))) {

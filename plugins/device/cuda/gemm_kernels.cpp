@@ -26,7 +26,7 @@ class KernelGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, a, b, c, bias, scratch, 0);
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, 0);
     if (spec_.m == 0 || spec_.n == 0 || spec_.batch == 0) return;
     // Only products of operands of one type justify a second kernel.
     if constexpr (std::is_same_v<A, B> && !std::is_same_v<T, double>) {

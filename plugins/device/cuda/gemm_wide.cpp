@@ -31,7 +31,7 @@ class WideGemm final : public Gemm {
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
-    check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
+    device_arguments::check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
     TensorView rest = scratch;
     rest.data = scratch.as<std::byte>() + sum_bytes();
     rest.shape = Shape{static_cast<std::int64_t>(inner_scratch_)};
