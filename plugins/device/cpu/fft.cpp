@@ -4,14 +4,13 @@
 #include "fft.hpp"
 
 #include "common.hpp"
+#include "device_common/ffts.hpp"
 
 #include <fftw3.h>
-#include <fmt/format.h>
 #include <tenon/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -269,32 +268,18 @@ class CpuFftKernel final : public FftKernel {
   std::vector<T> factors_;
 };
 
-void check(const FftSpec& spec) {
-  if (spec.length < 1 || spec.length > std::numeric_limits<int>::max() || spec.outer < 0 || spec.inner < 0)
-    fail_config(fmt::format("device cpu: fft: expected lines of 1 to {} points, found [{}, {}, {}]",
-                            std::numeric_limits<int>::max(), spec.outer, spec.length, spec.inner));
-  const std::int64_t most = spec.real ? spec.length / 2 + 1 : spec.length;
-  if (spec.low < 0 || spec.high < 0 || spec.low + spec.high > most || (spec.real && spec.high > 0))
-    fail_config(fmt::format(
-        "device cpu: fft: {} {} points have {} modes{}, found {} low and {} high ones to keep", spec.length,
-        spec.real ? "real" : "complex", most, spec.real ? ", all of them low" : "", spec.low, spec.high));
-}
-
 class CpuFft final : public Fft {
  public:
   explicit CpuFft(const Kernels& kernels) : kernels_(kernels) {}
 
   std::unique_ptr<FftKernel> prepare(const FftSpec& spec) override {
-    check(spec);
+    device_arguments::check_fft(spec);
     if (is_direct(spec)) return make_direct_fft(kernels_, spec);
     if (spec.real && spec.points == DType::kF32) return std::make_unique<CpuFftKernel<float>>(spec);
     if (spec.real && spec.points == DType::kF64) return std::make_unique<CpuFftKernel<double>>(spec);
-    if (spec.real && spec.points == DType::kBF16) return std::make_unique<CpuFftKernel<kernels::Bf16>>(spec);
-    if (!spec.real && spec.points == DType::kC64) return std::make_unique<CpuFftKernel<float>>(spec);
-    if (!spec.real && spec.points == DType::kC128) return std::make_unique<CpuFftKernel<double>>(spec);
-    fail_config(fmt::format("device cpu: fft: expected {} points, found {}",
-                            spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
-                            dtype_name(spec.points)));
+    if (spec.points == DType::kC64) return std::make_unique<CpuFftKernel<float>>(spec);
+    if (spec.points == DType::kC128) return std::make_unique<CpuFftKernel<double>>(spec);
+    return std::make_unique<CpuFftKernel<kernels::Bf16>>(spec);
   }
 
  private:

@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 namespace tenon::device_arguments {
 
 using cuda::kDeviceName;
@@ -52,28 +50,6 @@ void check_quantize_spec(const QuantizeSpec& spec) {
 
 void check_mor_spec(const MorSpec& spec) {
   device_quantizers::check_mor(spec);
-}
-
-void check_fft(const FftSpec& spec) {
-  constexpr int kMostPoints = std::numeric_limits<int>::max();
-  if (spec.length < 1 || spec.length > kMostPoints || spec.outer < 0 || spec.inner < 0) {
-    fail_config(fmt::format("device {}: fft: expected lines of 1 to {} points, found [{}, {}, {}]",
-                            kDeviceName, kMostPoints, spec.outer, spec.length, spec.inner));
-  }
-  const std::int64_t most = spec.real ? spec.length / 2 + 1 : spec.length;
-  if (spec.low < 0 || spec.high < 0 || spec.low + spec.high > most || (spec.real && spec.high > 0)) {
-    fail_config(
-        fmt::format("device {}: fft: {} {} points have {} modes{}, found {} low and {} high ones to "
-                    "keep",
-                    kDeviceName, spec.length, spec.real ? "real" : "complex", most,
-                    spec.real ? ", all of them low" : "", spec.low, spec.high));
-  }
-  const bool reals = spec.points == DType::kF32 || spec.points == DType::kF64 || spec.points == DType::kBF16;
-  if (spec.real ? !reals : !dtype_is_complex(spec.points)) {
-    fail_config(fmt::format("device {}: fft: expected {} points, found {}", kDeviceName,
-                            spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
-                            dtype_name(spec.points)));
-  }
 }
 
 }  // namespace tenon::cuda

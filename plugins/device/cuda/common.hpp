@@ -51,8 +51,6 @@ void check_indices(Queue& queue, const std::int32_t* indices, std::int64_t count
 /// devices.
 void check_quantize_spec(const QuantizeSpec& spec);
 void check_mor_spec(const MorSpec& spec);
-/// Throws for lines and modes that do not exist, and for points of other types than the contract's.
-void check_fft(const FftSpec& spec);
 
 // Views of complex numbers as kernels read them: pairs of reals.
 

@@ -3,6 +3,7 @@
 // many modes, where there is one.
 #include "fft.hpp"
 #include "common.hpp"
+#include "device_common/ffts.hpp"
 #include "queue.hpp"
 
 #include <tenon/kernels/cuda/fft.hpp>
@@ -194,7 +195,7 @@ class CudaFft final : public Fft {
   explicit CudaFft(Queue& queue) : queue_(queue) {}
 
   std::unique_ptr<FftKernel> prepare(const FftSpec& spec) override {
-    check_fft(spec);
+    device_arguments::check_fft(spec);
     if (wants_library(spec)) {
       std::string reason;
       auto kernel = make_library_fft(queue_, spec, reason);
