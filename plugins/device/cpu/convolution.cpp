@@ -7,8 +7,6 @@
 #include "onednn_handles.hpp"
 #endif
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -21,6 +19,8 @@ namespace {
 // Images are stored channel by channel; oneDNN's fast loops need 16 channels side by side, or all of them. So
 // each of the three passes reorders its operands into the library's order, in the caller's scratch, and
 // reorders the result back. All primitives are made with the plan.
+
+using device_arguments::ConvolutionShape;
 
 constexpr std::int64_t kBlockedChannels = 16;
 
@@ -141,7 +141,6 @@ class Pass {
 struct Geometry {
   int rank = 0;
   dnnl_dims_t x{}, w{}, y{}, stride{}, dilation{}, low{}, high{};
-  std::int64_t x_elements = 0, w_elements = 0, y_elements = 0;
 
   explicit Geometry(const ConvolutionSpec& spec) : rank(spec.window.spatial + 2) {
     const WindowSpec& window = spec.window;
@@ -153,9 +152,6 @@ struct Geometry {
       stride[d] = window.stride[d], dilation[d] = window.dilation[d] - 1;
       low[d] = window.pad_low[d], high[d] = window.pad_high[d];
     }
-    x_elements = spec.batch * spec.channels * window.elements();
-    y_elements = spec.batch * spec.features * window.places();
-    w_elements = spec.features * spec.channels * window.offsets();
   }
 
   /// Kinds of order, for a rank of 3 to 5: as the caller has it, channels last, the library's own choice.
@@ -175,7 +171,7 @@ struct Geometry {
 class OnednnConvolution final : public Convolution {
  public:
   OnednnConvolution(const Kernels& kernels, const ConvolutionSpec& spec)
-      : kernels_(kernels), spec_(spec), geometry_(spec) {
+      : kernels_(kernels), spec_(spec), shape_(spec), geometry_(spec) {
     TENON_ONEDNN(dnnl_engine_create(engine_.out(), dnnl_cpu, 0));
     // Blocks of 16 channels waste unfilled lanes, and the library then has slower loops for some passes.
     const bool filled = spec.channels % kBlockedChannels == 0 && spec.features % kBlockedChannels == 0;
@@ -194,43 +190,32 @@ class OnednnConvolution final : public Convolution {
   }
 
   void forward(TensorView x, TensorView w, TensorView bias, TensorView y, TensorView scratch) override {
-    constexpr const char* kWhere = "convolution";
-    auto* to = checked<float>(y, geometry_.y_elements, kWhere, "y");
-    if (spec_.bias) point(bias_, checked<float>(bias, spec_.features, kWhere, "bias"));
-    forward_.run({checked<float>(x, geometry_.x_elements, kWhere, "x"),
-                  checked<float>(w, geometry_.w_elements, kWhere, "w"), to},
-                 spec_.bias ? &bias_ : nullptr, false, room(scratch, kWhere));
+    const auto of = shape_.forward(x, w, bias, y);
+    float* const to = of.y;
+    if (spec_.bias) point(bias_, of.bias);
+    forward_.run({of.x, of.w, to}, spec_.bias ? &bias_ : nullptr, false,
+                 room(scratch, ConvolutionShape::kForward));
     if (spec_.epilogue == Epilogue::kNone) return;
-    parallel_for(geometry_.y_elements, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(shape_.y_elements(), kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
       map_forward(kernels_, spec_.epilogue, to + begin, to + begin, end - begin);
     });
   }
 
   void backward_input(TensorView w, TensorView dy, TensorView dx, bool accumulate,
                       TensorView scratch) override {
-    constexpr const char* kWhere = "convolution, backward to x";
-    input_.run({checked<float>(w, geometry_.w_elements, kWhere, "w"),
-                checked<float>(dy, geometry_.y_elements, kWhere, "dy"),
-                checked<float>(dx, geometry_.x_elements, kWhere, "dx")},
-               nullptr, accumulate, room(scratch, kWhere));
+    const auto of = shape_.backward_input(w, dy, dx);
+    input_.run({of.w, of.y, of.x}, nullptr, accumulate, room(scratch, ConvolutionShape::kBackwardInput));
   }
 
   void backward_weight(TensorView x, TensorView dy, TensorView dw, bool accumulate,
                        TensorView scratch) override {
-    constexpr const char* kWhere = "convolution, backward to w";
-    weight_.run({checked<float>(x, geometry_.x_elements, kWhere, "x"),
-                 checked<float>(dy, geometry_.y_elements, kWhere, "dy"),
-                 checked<float>(dw, geometry_.w_elements, kWhere, "dw")},
-                nullptr, accumulate, room(scratch, kWhere));
+    const auto of = shape_.backward_weight(x, dy, dw);
+    weight_.run({of.x, of.y, of.w}, nullptr, accumulate, room(scratch, ConvolutionShape::kBackwardWeight));
   }
 
  private:
   std::byte* room(const TensorView& scratch, const char* where) const {
-    if (scratch.data == nullptr || static_cast<std::size_t>(scratch.bytes()) < scratch_bytes()) {
-      fail_run(std::string("device cpu: ") + where + ": scratch must have " +
-               std::to_string(scratch_bytes()) + " bytes, found " + std::to_string(scratch.bytes()));
-    }
-    return aligned(scratch.data);
+    return device_arguments::convolution_room(scratch, scratch_bytes(), kOnednnAlignment, where);
   }
 
   /// Finds the library's first description of the primitive that is `safe`; returns false where it is not a
@@ -310,6 +295,7 @@ class OnednnConvolution final : public Convolution {
 
   Kernels kernels_;
   ConvolutionSpec spec_;
+  ConvolutionShape shape_;
   Geometry geometry_;
   Engine engine_;
   Memory bias_;
@@ -331,10 +317,7 @@ class CpuConvolutions final : public Convolutions {
   explicit CpuConvolutions(const Kernels& kernels) : kernels_(kernels) {}
 
   std::unique_ptr<Convolution> prepare(const ConvolutionSpec& spec) override {
-    if (spec.window.spatial < 1 || spec.window.spatial > 3) {
-      fail_config(
-          fmt::format("device cpu: convolutions have 1 to 3 dimensions, found {}", spec.window.spatial));
-    }
+    device_arguments::check_convolution(spec);
 #ifndef TENON_PORTABLE_THREADS
     if (kernels_.onednn && spec.dtype == DType::kF32 && device_arguments::is_ordinary(spec))
       return make_onednn_convolution(kernels_, spec);

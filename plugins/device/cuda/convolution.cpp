@@ -14,17 +14,14 @@
 namespace tenon::cuda {
 namespace {
 
+using device_arguments::ConvolutionShape;
+
 constexpr std::size_t kPassAlignment = 256;
 
 class CudaConvolution final : public Convolution {
  public:
   CudaConvolution(Queue& queue, const ConvolutionSpec& spec, std::unique_ptr<ConvolutionPasses> passes)
-      : queue_(queue),
-        spec_(spec),
-        passes_(std::move(passes)),
-        x_elements_(spec.batch * spec.channels * spec.window.elements()),
-        w_elements_(spec.features * spec.channels * spec.window.offsets()),
-        y_elements_(spec.batch * spec.features * spec.window.places()) {}
+      : queue_(queue), spec_(spec), shape_(spec), passes_(std::move(passes)) {}
 
   // Room to align the library's memory, should the caller's scratch not be aligned.
   std::size_t scratch_bytes() const override {
@@ -33,49 +30,35 @@ class CudaConvolution final : public Convolution {
   }
 
   void forward(TensorView x, TensorView w, TensorView bias, TensorView y, TensorView scratch) override {
-    constexpr const char* kWhere = "convolution";
-    auto* const to = checked<float>(y, y_elements_, kWhere, "y");
-    const float* const added = spec_.bias ? checked<float>(bias, spec_.features, kWhere, "bias") : nullptr;
-    passes_->forward(checked<float>(x, x_elements_, kWhere, "x"), checked<float>(w, w_elements_, kWhere, "w"),
-                     to, room(scratch, kWhere));
-    if (added == nullptr && spec_.epilogue == Epilogue::kNone) return;
-    map_sets(queue_, kWhere, {spec_.batch, spec_.features, spec_.window.places()}, to,
-             kernels::cuda::BiasAndMap<float>{to, added, map_of(spec_.epilogue)});
+    constexpr const char* kWhere = ConvolutionShape::kForward;
+    const auto of = shape_.forward(x, w, bias, y);
+    passes_->forward(of.x, of.w, of.y, room(scratch, kWhere));
+    if (of.bias == nullptr && spec_.epilogue == Epilogue::kNone) return;
+    map_sets(queue_, kWhere, {spec_.batch, spec_.features, spec_.window.places()}, of.y,
+             kernels::cuda::BiasAndMap<float>{of.y, of.bias, map_of(spec_.epilogue)});
   }
 
   void backward_input(TensorView w, TensorView dy, TensorView dx, bool accumulate,
                       TensorView scratch) override {
-    constexpr const char* kWhere = "convolution, backward to x";
-    passes_->backward_input(checked<float>(w, w_elements_, kWhere, "w"),
-                            checked<float>(dy, y_elements_, kWhere, "dy"),
-                            checked<float>(dx, x_elements_, kWhere, "dx"), accumulate, room(scratch, kWhere));
+    const auto of = shape_.backward_input(w, dy, dx);
+    passes_->backward_input(of.w, of.y, of.x, accumulate, room(scratch, ConvolutionShape::kBackwardInput));
   }
 
   void backward_weight(TensorView x, TensorView dy, TensorView dw, bool accumulate,
                        TensorView scratch) override {
-    constexpr const char* kWhere = "convolution, backward to w";
-    passes_->backward_weight(
-        checked<float>(x, x_elements_, kWhere, "x"), checked<float>(dy, y_elements_, kWhere, "dy"),
-        checked<float>(dw, w_elements_, kWhere, "dw"), accumulate, room(scratch, kWhere));
+    const auto of = shape_.backward_weight(x, dy, dw);
+    passes_->backward_weight(of.x, of.y, of.w, accumulate, room(scratch, ConvolutionShape::kBackwardWeight));
   }
 
  private:
   void* room(const TensorView& scratch, const char* where) const {
-    const std::size_t bytes = scratch_bytes();
-    if (bytes == 0) return nullptr;
-    if (scratch.data == nullptr || scratch.space != MemorySpace::kCuda ||
-        static_cast<std::size_t>(scratch.bytes()) < bytes) {
-      fail_run(std::string("device ") + kDeviceName + ": " + where + ": scratch must have " +
-               std::to_string(bytes) + " bytes, found " + std::to_string(scratch.bytes()));
-    }
-    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(scratch.data) % kPassAlignment;
-    return scratch.as<std::byte>() + (beyond == 0 ? 0 : kPassAlignment - beyond);
+    return device_arguments::convolution_room(scratch, scratch_bytes(), kPassAlignment, where);
   }
 
   Queue& queue_;
   ConvolutionSpec spec_;
+  ConvolutionShape shape_;
   std::unique_ptr<ConvolutionPasses> passes_;
-  std::int64_t x_elements_, w_elements_, y_elements_;
 };
 
 class CudaConvolutions final : public Convolutions {
@@ -83,10 +66,7 @@ class CudaConvolutions final : public Convolutions {
   explicit CudaConvolutions(Queue& queue) : queue_(queue) {}
 
   std::unique_ptr<Convolution> prepare(const ConvolutionSpec& spec) override {
-    if (spec.window.spatial < 1 || spec.window.spatial > 3) {
-      fail_config(std::string("device ") + kDeviceName + ": convolutions have 1 to 3 dimensions, found " +
-                  std::to_string(spec.window.spatial));
-    }
+    device_arguments::check_convolution(spec);
     if (spec.dtype != DType::kF32 || !device_arguments::is_ordinary(spec)) return nullptr;
     ConvolutionLibrary* const library = opened();
     auto passes = library == nullptr ? nullptr : library->prepare(spec);

@@ -8,6 +8,7 @@
 #include <tenon/kernels/half.hpp>
 #include <tenon/tensor.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
