@@ -1,7 +1,7 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps). Rows or elements are
 // shared among threads; sums over rows belong to blocks of columns, each walked in row order.
 #include "common.hpp"
-#include "device_common/dropout.hpp"
+#include "device_common/neural.hpp"
 #include "device_common/norms.hpp"
 
 #include <tenon/kernels/bf16.hpp>
@@ -62,11 +62,9 @@ class CpuNeuralOps final : public NeuralOps {
   void activation(Epilogue map, TensorView x, TensorView y) override {
     with_storage(x.dtype, "activation", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t n = x.elements();
-      const S* in = checked<S>(x, n, "activation", "x");
-      S* out = checked<S>(y, n, "activation", "y");
-      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
-        map_forward(kernels_, map, in + begin, out + begin, end - begin);
+      const auto of = device_arguments::pointwise<S>(x, y, "activation");
+      parallel_for(of.n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+        map_forward(kernels_, map, of.x + begin, of.out + begin, end - begin);
       });
     });
   }
@@ -76,23 +74,20 @@ class CpuNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "activation_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t n = x.elements();
-      const S* in = checked<S>(x, n, kWhere, "x");
-      const S* above = checked<S>(dy, n, kWhere, "dy");
-      S* out = checked<S>(dx, n, kWhere, "dx");
-      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+      const auto of = device_arguments::pointwise_backward<S>(x, dy, dx, kWhere);
+      parallel_for(of.n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
         if (!accumulate) {
-          map_backward(kernels_, map, in + begin, above + begin, out + begin, end - begin);
+          map_backward(kernels_, map, of.x + begin, of.dy + begin, of.out + begin, end - begin);
           return;
         }
         // In the arithmetic type, so that bf16 is rounded once, after the sum.
         Arith<S> wide_x[kStackElements], slope[kStackElements];
         for (; begin < end; begin += kStackElements) {
           const std::int64_t count = std::min(kStackElements, end - begin);
-          convert_block(kernels_, in + begin, wide_x, count);
-          convert_block(kernels_, above + begin, slope, count);
+          convert_block(kernels_, of.x + begin, wide_x, count);
+          convert_block(kernels_, of.dy + begin, slope, count);
           map_backward(kernels_, map, wide_x, slope, slope, count);
-          kernels_.ops<S>().elementwise.add_bias(out + begin, slope, out + begin, 1, count);
+          kernels_.ops<S>().elementwise.add_bias(of.out + begin, slope, of.out + begin, 1, count);
         }
       });
     });
@@ -106,23 +101,21 @@ class CpuNeuralOps final : public NeuralOps {
     with_storage(x.dtype, "dropout", [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const std::int64_t n = x.elements();
-      const S* in = checked<S>(x, n, "dropout", "x");
-      S* out = checked<S>(y, n, "dropout", "y");
+      const auto of = device_arguments::pointwise<S>(x, y, "dropout");
       const A scale = static_cast<A>(1.0 / (1.0 - p));
-      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(of.n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
         const auto at = [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); };
         if (!accumulate) {
-          kernels_.ops<S>().elementwise.dropout(stream, at(begin), threshold, scale, in + begin, out + begin,
-                                                end - begin);
+          kernels_.ops<S>().elementwise.dropout(stream, at(begin), threshold, scale, of.x + begin,
+                                                of.out + begin, end - begin);
           return;
         }
         A kept[kStackElements];
         for (; begin < end; begin += kStackElements) {
           const std::int64_t count = std::min(kStackElements, end - begin);
-          convert_block(kernels_, in + begin, kept, count);
+          convert_block(kernels_, of.x + begin, kept, count);
           kernels_.ops<A>().elementwise.dropout(stream, at(begin), threshold, scale, kept, kept, count);
-          kernels_.ops<S>().elementwise.add_bias(out + begin, kept, out + begin, 1, count);
+          kernels_.ops<S>().elementwise.add_bias(of.out + begin, kept, of.out + begin, 1, count);
         }
       });
     });
@@ -135,8 +128,7 @@ class CpuNeuralOps final : public NeuralOps {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
       kernels::CrossEntropyArgs<S> args = loss_args<S>(logits, targets, kWhere);
-      args.loss = checked_or_null<A>(loss, args.rows, kWhere, "loss");
-      args.lse = checked_or_null<A>(lse, args.rows, kWhere, "lse");
+      device_arguments::cross_entropy_outputs(args, loss, lse, kWhere);
       const auto& ops = kernels_.ops<S>().softmax;
       parallel_for(args.rows, std::min(kLossRows, row_block(args.cols)),
                    [&](std::int64_t begin, std::int64_t end) {
@@ -163,12 +155,8 @@ class CpuNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "softmax_cross_entropy_backward";
     with_storage(logits.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
       kernels::CrossEntropyArgs<S> args = loss_args<S>(logits, targets, kWhere);
-      args.lse = checked<A>(lse, args.rows, kWhere, "lse");
-      args.scale = static_cast<A>(scale);
-      args.peak = static_cast<A>(1 - smoothing);
-      args.floor = static_cast<A>(smoothing / static_cast<double>(std::max<std::int64_t>(1, args.cols)));
+      device_arguments::cross_entropy_gradient(args, lse, smoothing, scale, kWhere);
       const auto& ops = kernels_.ops<S>().softmax;
       const std::int64_t block = row_block(args.cols);
       if (dlogits.dtype == logits.dtype) {
@@ -203,14 +191,10 @@ class CpuNeuralOps final : public NeuralOps {
   template <class S>
   kernels::CrossEntropyArgs<S> loss_args(const TensorView& logits, const TensorView& targets,
                                          const char* where) const {
-    const auto [rows, columns] = as_matrix(logits);
-    kernels::CrossEntropyArgs<S> args;
-    args.rows = rows;
-    args.cols = args.ld = columns;
-    args.logits = checked<S>(logits, rows * columns, where, "logits");
-    args.targets = checked<std::int32_t>(targets, rows, where, "targets");
-    check_indices(args.targets, rows, std::numeric_limits<std::int32_t>::min(), columns, where, "targets");
-    return args;
+    return device_arguments::cross_entropy_inputs<S>(
+        logits, targets, where, [&](const std::int32_t* wanted, std::int64_t rows, std::int64_t columns) {
+          check_indices(wanted, rows, std::numeric_limits<std::int32_t>::min(), columns, where, "targets");
+        });
   }
 
   /// loss += smoothing (logit of the target - mean of the row's logits): lse has the weight 1 either way.

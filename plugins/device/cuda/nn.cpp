@@ -1,6 +1,6 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps).
 #include "common.hpp"
-#include "device_common/dropout.hpp"
+#include "device_common/neural.hpp"
 #include "sums.hpp"
 
 #include <tenon/kernels/cuda/pointwise.hpp>
@@ -47,9 +47,8 @@ class CudaNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "activation";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t n = x.elements();
-      this->map(kWhere, checked<S>(y, n, kWhere, "y"), n,
-                bodies::Activation<S>{checked<S>(x, n, kWhere, "x"), map_of(map)});
+      const auto of = device_arguments::pointwise<S>(x, y, kWhere);
+      this->map(kWhere, of.out, of.n, bodies::Activation<S>{of.x, map_of(map)});
     });
   }
 
@@ -58,11 +57,9 @@ class CudaNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "activation_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t n = x.elements();
-      S* const out = checked<S>(dx, n, kWhere, "dx");
-      this->map(kWhere, out, n,
-                bodies::ActivationBackward<S>{checked<S>(x, n, kWhere, "x"), checked<S>(dy, n, kWhere, "dy"),
-                                              accumulate ? out : nullptr, map_of(map)});
+      const auto of = device_arguments::pointwise_backward<S>(x, dy, dx, kWhere);
+      this->map(kWhere, of.out, of.n,
+                bodies::ActivationBackward<S>{of.x, of.dy, accumulate ? of.out : nullptr, map_of(map)});
     });
   }
 
@@ -71,16 +68,16 @@ class CudaNeuralOps final : public NeuralOps {
     device_arguments::check_dropout(p);
     with_storage(x.dtype, "dropout", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t n = x.elements();
-      const bodies::Dropout<S> body{checked<S>(x, n, "dropout", "x"),
-                                    checked<S>(y, n, "dropout", "y"),
-                                    n,
+      const auto of = device_arguments::pointwise<S>(x, y, "dropout");
+      const bodies::Dropout<S> body{of.x,
+                                    of.out,
+                                    of.n,
                                     device_arguments::step_key(key, step),
                                     first,
                                     kernels::dropout_threshold(p),
                                     static_cast<Arith<S>>(1.0 / (1.0 - p)),
                                     accumulate};
-      if (n > 0) queue_.launch("dropout", grid_for(body.blocks()), body);
+      if (of.n > 0) queue_.launch("dropout", grid_for(body.blocks()), body);
     });
   }
 
@@ -89,18 +86,17 @@ class CudaNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "softmax_cross_entropy";
     with_storage(logits.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(logits);
-      const bodies::CrossEntropy<S> body{.rows = rows,
-                                         .columns = columns,
-                                         .logits = checked<S>(logits, rows * columns, kWhere, "logits"),
-                                         .targets = checked<std::int32_t>(targets, rows, kWhere, "targets"),
+      auto args = loss_args<S>(logits, targets, kWhere);
+      device_arguments::cross_entropy_outputs(args, loss, lse, kWhere);
+      const bodies::CrossEntropy<S> body{.rows = args.rows,
+                                         .columns = args.cols,
+                                         .logits = args.logits,
+                                         .targets = args.targets,
                                          .smoothing = smoothing,
-                                         .loss = checked_or_null<A>(loss, rows, kWhere, "loss"),
-                                         .lse = checked_or_null<A>(lse, rows, kWhere, "lse")};
-      check_indices(queue_, body.targets, rows, std::numeric_limits<std::int32_t>::min(), columns, kWhere,
-                    "targets");
-      if (rows > 0) queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+                                         .loss = args.loss,
+                                         .lse = args.lse};
+      if (args.rows > 0)
+        queue_.launch(kWhere, bodies::grid_for_rows(args.rows, args.cols, body.kShared), body);
     });
   }
 
@@ -118,6 +114,16 @@ class CudaNeuralOps final : public NeuralOps {
   }
 
  private:
+  template <class S>
+  kernels::CrossEntropyArgs<S> loss_args(const TensorView& logits, const TensorView& targets,
+                                         const char* where) {
+    const auto check = [&](const std::int32_t* wanted, std::int64_t rows, std::int64_t columns) {
+      check_indices(queue_, wanted, rows, std::numeric_limits<std::int32_t>::min(), columns, where,
+                    "targets");
+    };
+    return device_arguments::cross_entropy_inputs<S>(logits, targets, where, check);
+  }
+
   template <class S, class Map>
   void map(const char* where, S* y, std::int64_t n, const Map& map) {
     if (n > 0) queue_.launch(where, grid_for(n), bodies::MapElements<S, Map>{y, n, map});
@@ -126,19 +132,17 @@ class CudaNeuralOps final : public NeuralOps {
   template <class S, class To>
   void loss_gradient(const TensorView& logits, const TensorView& targets, double smoothing,
                      const TensorView& lse, double scale, const TensorView& dlogits, const char* where) {
-    using A = Arith<S>;
-    const auto [rows, columns] = as_matrix(logits);
-    const auto* const wanted = checked<std::int32_t>(targets, rows, where, "targets");
-    check_indices(queue_, wanted, rows, std::numeric_limits<std::int32_t>::min(), columns, where, "targets");
-    map(where, checked<To>(dlogits, rows * columns, where, "dlogits"), rows * columns,
-        bodies::CrossEntropyGradient<S, To>{
-            .columns = columns,
-            .logits = checked<S>(logits, rows * columns, where, "logits"),
-            .targets = wanted,
-            .lse = checked<A>(lse, rows, where, "lse"),
-            .scale = static_cast<A>(scale),
-            .peak = static_cast<A>(1 - smoothing),
-            .floor = static_cast<A>(columns == 0 ? 0 : smoothing / static_cast<double>(columns))});
+    auto args = loss_args<S>(logits, targets, where);
+    device_arguments::cross_entropy_gradient(args, lse, smoothing, scale, where);
+    const std::int64_t n = args.rows * args.cols;
+    map(where, checked<To>(dlogits, n, where, "dlogits"), n,
+        bodies::CrossEntropyGradient<S, To>{.columns = args.cols,
+                                            .logits = args.logits,
+                                            .targets = args.targets,
+                                            .lse = args.lse,
+                                            .scale = args.scale,
+                                            .peak = args.peak,
+                                            .floor = args.floor});
   }
 
   Queue& queue_;
