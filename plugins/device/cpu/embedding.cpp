@@ -1,6 +1,7 @@
 // Gather and scatter of rows (family EmbeddingOps). Scatter shares columns among threads, never rows:
 // frequent ids would leave one thread with most of the work, and every sum keeps the order of the ids.
 #include "common.hpp"
+#include "device_common/embeddings.hpp"
 
 #include <cstring>
 
@@ -15,18 +16,16 @@ class CpuEmbeddingOps final : public EmbeddingOps {
   explicit CpuEmbeddingOps(const Kernels& kernels) : kernels_(kernels) {}
 
   void gather(TensorView table, TensorView ids, TensorView out, bool accumulate) override {
-    const std::int64_t count = ids.elements();
-    const Matrix shape = as_matrix(table);
-    const std::int64_t rows = shape.rows, width = shape.columns;
-    const std::int32_t* id = checked<std::int32_t>(ids, count, "gather", "ids");
-    check_indices(id, count, 0, rows, "gather", "ids");
+    const device_arguments::RowIds of(table, ids, "gather");
+    check_indices(of.id, of.count, 0, of.rows, "gather", "ids");
     with_storage(out.dtype, "gather", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto* source = checked<Arith<S>>(table, rows * width, "gather", "table");
-      S* target = checked<S>(out, count * width, "gather", "out");
-      parallel_for(count, row_block(width), [&](std::int64_t begin, std::int64_t end) {
+      const auto* source = of.in_table<Arith<S>>(table, "table");
+      S* target = of.in_order<S>(out, "out");
+      parallel_for(of.count, row_block(of.width), [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t width = of.width;
         for (std::int64_t i = begin; i < end; ++i) {
-          const auto* row = source + id[i] * width;
+          const auto* row = source + of.id[i] * width;
           S* to = target + i * width;
           if (accumulate) {
             kernels_.ops<S>().elementwise.add_bias(to, row, to, 1, width);
@@ -39,22 +38,20 @@ class CpuEmbeddingOps final : public EmbeddingOps {
   }
 
   void scatter_add(TensorView dy, TensorView ids, TensorView gradient, TensorView) override {
-    const std::int64_t count = ids.elements();
-    const Matrix shape = as_matrix(gradient);
-    const std::int64_t rows = shape.rows, width = shape.columns;
-    const std::int32_t* id = checked<std::int32_t>(ids, count, "scatter_add", "ids");
-    check_indices(id, count, 0, rows, "scatter_add", "ids");
+    const device_arguments::RowIds of(gradient, ids, "scatter_add");
+    check_indices(of.id, of.count, 0, of.rows, "scatter_add", "ids");
     with_storage(dy.dtype, "scatter_add", [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const S* source = checked<S>(dy, count * width, "scatter_add", "dy");
-      A* target = checked<A>(gradient, rows * width, "scatter_add", "gradient");
-      parallel_for(width, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+      const S* source = of.in_order<S>(dy, "dy");
+      A* target = of.in_table<A>(gradient, "gradient");
+      parallel_for(of.width, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t width = of.width;
         const auto add = kernels_.ops<A>().elementwise.add;
         A wide[kColumnBlock];
-        for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t i = 0; i < of.count; ++i) {
           const S* row = source + i * width + begin;
-          A* to = target + id[i] * width + begin;
+          A* to = target + of.id[i] * width + begin;
           if constexpr (std::is_same_v<S, A>) {
             add(to, row, to, end - begin);
           } else {

@@ -1,6 +1,7 @@
 // Gather and scatter of rows (family EmbeddingOps). Ids are checked before any row is read or written, which
 // waits for the device once per call.
 #include "common.hpp"
+#include "device_common/embeddings.hpp"
 #include "sums.hpp"
 
 #include <tenon/kernels/cuda/elementwise.hpp>
@@ -27,37 +28,33 @@ class CudaEmbeddingOps final : public EmbeddingOps {
 
   void gather(TensorView table, TensorView ids, TensorView out, bool accumulate) override {
     constexpr const char* kWhere = "gather";
-    const std::int64_t count = ids.elements();
-    const auto [rows, width] = as_matrix(table);
-    const auto* const id = checked<std::int32_t>(ids, count, kWhere, "ids");
-    check_indices(queue_, id, count, 0, rows, kWhere, "ids");
-    with_storage(out.dtype, kWhere, [&, rows = rows, width = width](auto tag) {
+    const device_arguments::RowIds of(table, ids, kWhere);
+    check_indices(queue_, of.id, of.count, 0, of.rows, kWhere, "ids");
+    with_storage(out.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using Body = bodies::Gathered<S>;
-      const auto* const source = checked<Arith<S>>(table, rows * width, kWhere, "table");
-      S* const target = checked<S>(out, count * width, kWhere, "out");
-      const std::int64_t n = count * width;
+      const auto* const source = of.in_table<Arith<S>>(table, "table");
+      S* const target = of.in_order<S>(out, "out");
+      const std::int64_t n = of.count * of.width;
       if (n == 0) return;
-      queue_.launch(
-          kWhere, grid_for(n),
-          bodies::MapElements<S, Body>{target, n, Body{source, id, width, accumulate ? target : nullptr}});
+      queue_.launch(kWhere, grid_for(n),
+                    bodies::MapElements<S, Body>{
+                        target, n, Body{source, of.id, of.width, accumulate ? target : nullptr}});
     });
   }
 
   void scatter_add(TensorView dy, TensorView ids, TensorView gradient, TensorView scratch) override {
     constexpr const char* kWhere = "scatter_add";
-    const std::int64_t count = ids.elements();
-    const auto [rows, width] = as_matrix(gradient);
-    const auto* const id = checked<std::int32_t>(ids, count, kWhere, "ids");
-    check_indices(queue_, id, count, 0, rows, kWhere, "ids");
-    with_storage(dy.dtype, kWhere, [&, rows = rows, width = width](auto tag) {
+    const device_arguments::RowIds of(gradient, ids, kWhere);
+    check_indices(queue_, of.id, of.count, 0, of.rows, kWhere, "ids");
+    with_storage(dy.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const S* const source = checked<S>(dy, count * width, kWhere, "dy");
-      auto* const target = checked<Arith<S>>(gradient, rows * width, kWhere, "gradient");
-      if (count * width == 0) return;
-      const auto [sorted, positions] = sort(id, count, rows, scratch);
-      queue_.launch(kWhere, grid_for(count * width),
-                    bodies::ScatterSorted<S>{count, width, sorted, positions, source, target});
+      const S* const source = of.in_order<S>(dy, "dy");
+      auto* const target = of.in_table<Arith<S>>(gradient, "gradient");
+      if (of.count * of.width == 0) return;
+      const auto [sorted, positions] = sort(of.id, of.count, of.rows, scratch);
+      queue_.launch(kWhere, grid_for(of.count * of.width),
+                    bodies::ScatterSorted<S>{of.count, of.width, sorted, positions, source, target});
     });
   }
 
