@@ -2,6 +2,7 @@
 // depends on the length alone; block results are on the stack, so a long vector is split into spans whose
 // sums are added in order.
 #include "common.hpp"
+#include "device_common/reductions.hpp"
 
 #include <tenon/kernels/bf16.hpp>
 
@@ -14,8 +15,9 @@ using kernels::Arith;
 using kernels::Bf16;
 using kernels::kReduceBlock;
 
-constexpr std::int64_t kSpanBlocks = 2048;
-constexpr std::int64_t kSpan = kSpanBlocks * kReduceBlock;
+using device_arguments::kSpan;
+using device_arguments::kSpanBlocks;
+
 /// Blocks of kReduceBlock elements per call of a kernel.
 constexpr std::int64_t kBlocksPerCall = 8;
 
@@ -93,13 +95,9 @@ class CpuReduceOps final : public ReduceOps {
   void sum_rows(TensorView x, TensorView out, bool accumulate, TensorView) override {
     with_storage(x.dtype, "sum_rows", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const std::int64_t columns = out.elements();
-      if (columns == 0) return;
-      const std::int64_t rows = x.elements() / columns;
-      const S* in = checked<S>(x, rows * columns, "sum_rows", "x");
-      auto* sums = checked<Arith<S>>(out, columns, "sum_rows", "out");
-      parallel_for(columns, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
-        kernels_.ops<S>().reduce.column_sums(in, sums, rows, columns, begin, end, accumulate);
+      const device_arguments::RowSums<S> of(x, out, "sum_rows");
+      parallel_for(of.columns, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+        kernels_.ops<S>().reduce.column_sums(of.x, of.out, of.rows, of.columns, begin, end, accumulate);
       });
     });
   }

@@ -1,6 +1,7 @@
 // Reductions (family ReduceOps). Sums use the order of the other devices, hence have their bits; the host
 // adds the results of the device's blocks.
 #include "common.hpp"
+#include "device_common/reductions.hpp"
 #include "sums.hpp"
 
 #include <bit>
@@ -9,11 +10,9 @@ namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
-using kernels::kReduceBlock;
+using device_arguments::kSpan;
+using device_arguments::kSpanBlocks;
 
-/// Elements whose block sums are added in a tree; the trees' results are added in order.
-constexpr std::int64_t kSpanBlocks = 2048;
-constexpr std::int64_t kSpan = kSpanBlocks * kReduceBlock;
 /// Spans whose block sums are copied to the host together.
 constexpr std::int64_t kTogether = 64;
 static_assert(kTogether * kSpanBlocks * sizeof(double) <= Queue::kScratchBytes);
@@ -57,12 +56,9 @@ class CudaReduceOps final : public ReduceOps {
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const std::int64_t columns = out.elements();
-      if (columns == 0) return;
-      const std::int64_t rows = x.elements() / columns;
-      const S* const in = checked<S>(x, rows * columns, kWhere, "x");
-      const bodies::ColumnOutputs<A, 1> sums{{checked<A>(out, columns, kWhere, "out")}, accumulate};
-      sum_columns<A, 1>(queue_, kWhere, rows, columns, bodies::RowTerms<S>{columns, in}, sums);
+      const device_arguments::RowSums<S> of(x, out, kWhere);
+      const bodies::ColumnOutputs<A, 1> sums{{of.out}, accumulate};
+      sum_columns<A, 1>(queue_, kWhere, of.rows, of.columns, bodies::RowTerms<S>{of.columns, of.x}, sums);
     });
   }
 
