@@ -69,12 +69,11 @@ class CpuPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm sums";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sets of = device_arguments::norm_sets(x, kWhere);
-      const S* in = checked<S>(x, x.elements(), kWhere, "x");
-      auto* out = checked<double>(sums, of.sets, kWhere, "sums");
-      for_sets(of, [&](std::int64_t set) {
-        out[set] =
-            set_sum(of, set, [&](std::int64_t i, std::int64_t) { return static_cast<double>(widen(in[i])); });
+      const device_arguments::PartNormSums<S> args(x, sums, kWhere);
+      for_sets(args.of, [&](std::int64_t set) {
+        const S* in = args.x;
+        args.out[set] = set_sum(
+            args.of, set, [&](std::int64_t i, std::int64_t) { return static_cast<double>(widen(in[i])); });
       });
     });
   }
@@ -83,13 +82,11 @@ class CpuPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm squares";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sets of = device_arguments::norm_sets(x, kWhere);
-      const S* in = checked<S>(x, x.elements(), kWhere, "x");
-      const auto* totals = checked_or_null<double>(sums, of.sets, kWhere, "sums");
-      auto* out = checked<double>(squares, of.sets, kWhere, "squares");
-      for_sets(of, [&](std::int64_t set) {
-        const double mean = totals == nullptr ? 0 : totals[set] / spec.count;
-        out[set] = set_sum(of, set, [&](std::int64_t i, std::int64_t) {
+      const device_arguments::PartNormSums<S> args(x, sums, squares, kWhere);
+      for_sets(args.of, [&](std::int64_t set) {
+        const S* in = args.x;
+        const double mean = args.sums == nullptr ? 0 : args.sums[set] / spec.count;
+        args.out[set] = set_sum(args.of, set, [&](std::int64_t i, std::int64_t) {
           const double d = static_cast<double>(widen(in[i])) - mean;
           return d * d;
         });
@@ -102,23 +99,18 @@ class CpuPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm statistics";
     with_arithmetic(rstd.dtype, kWhere, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const std::int64_t n = rstd.elements();
-      const auto* totals = checked_or_null<double>(sums, n, kWhere, "sums");
-      const auto* spread = checked<double>(squares, n, kWhere, "squares");
-      A* means = checked_or_null<A>(mean, n, kWhere, "mean");
-      A* scales = checked<A>(rstd, n, kWhere, "rstd");
-      A* old_mean = checked_or_null<A>(running_mean, n, kWhere, "running_mean");
-      A* old_variance = checked_or_null<A>(running_variance, n, kWhere, "running_variance");
+      const device_arguments::PartNormStatistics<A> of(sums, squares, mean, rstd, running_mean,
+                                                       running_variance, kWhere);
       const auto blend = [&](A& running, double value) {
         running = static_cast<A>((1 - spec.momentum) * static_cast<double>(running) + spec.momentum * value);
       };
-      for (std::int64_t s = 0; s < n; ++s) {
-        const double centre = totals == nullptr ? 0 : totals[s] / spec.count;
-        if (means != nullptr) means[s] = static_cast<A>(centre);
-        scales[s] = static_cast<A>(1 / std::sqrt(spread[s] / spec.count + spec.eps));
-        if (old_mean != nullptr) blend(old_mean[s], centre);
-        if (old_variance != nullptr)
-          blend(old_variance[s], spread[s] / (spec.count > 1 ? spec.count - 1 : 1));
+      for (std::int64_t s = 0; s < of.sets; ++s) {
+        const double centre = of.sums == nullptr ? 0 : of.sums[s] / spec.count;
+        if (of.mean != nullptr) of.mean[s] = static_cast<A>(centre);
+        of.rstd[s] = static_cast<A>(1 / std::sqrt(of.squares[s] / spec.count + spec.eps));
+        if (of.running_mean != nullptr) blend(of.running_mean[s], centre);
+        if (of.running_variance != nullptr)
+          blend(of.running_variance[s], of.squares[s] / (spec.count > 1 ? spec.count - 1 : 1));
       }
     });
   }

@@ -8,9 +8,8 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-bodies::Sets sets_of(const TensorView& x, const char* where) {
-  const auto [outer, sets, inner] = device_arguments::norm_sets(x, where);
-  return {outer, sets, inner};
+bodies::Sets sets_of(const device_arguments::NormSets& of) {
+  return {of.outer, of.sets, of.inner};
 }
 
 template <class S>
@@ -18,7 +17,7 @@ bodies::PartNorm<S> norm_of(const PartNormSpec& spec, const TensorView& x, const
                             const TensorView& bias, const TensorView& mean, const TensorView& rstd,
                             const char* where) {
   const device_arguments::PartNormInputs<S> in(spec, x, gain, bias, mean, rstd, where);
-  return {{in.of.outer, in.of.sets, in.of.inner}, in.per_set, in.x, in.gain, in.bias, in.mean, in.rstd};
+  return {sets_of(in.of), in.per_set, in.x, in.gain, in.bias, in.mean, in.rstd};
 }
 
 class CudaPartNormOps final : public PartNormOps {
@@ -29,10 +28,8 @@ class CudaPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm sums";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const bodies::Sets of = sets_of(x, kWhere);
-      const S* const in = checked<S>(x, x.elements(), kWhere, "x");
-      sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{in},
-                  {{checked<double>(sums, of.sets, kWhere, "sums")}, false});
+      const device_arguments::PartNormSums<S> args(x, sums, kWhere);
+      sum_sets<1>(queue_, kWhere, sets_of(args.of), bodies::SetElements<S>{args.x}, {{args.out}, false});
     });
   }
 
@@ -40,10 +37,9 @@ class CudaPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm squares";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const bodies::Sets of = sets_of(x, kWhere);
-      const bodies::SetSquares<S> terms{checked<S>(x, x.elements(), kWhere, "x"),
-                                        checked_or_null<double>(sums, of.sets, kWhere, "sums"), spec.count};
-      sum_sets<1>(queue_, kWhere, of, terms, {{checked<double>(squares, of.sets, kWhere, "squares")}, false});
+      const device_arguments::PartNormSums<S> args(x, sums, squares, kWhere);
+      const bodies::SetSquares<S> terms{args.x, args.sums, spec.count};
+      sum_sets<1>(queue_, kWhere, sets_of(args.of), terms, {{args.out}, false});
     });
   }
 
@@ -52,19 +48,12 @@ class CudaPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm statistics";
     with_arithmetic(rstd.dtype, kWhere, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const std::int64_t n = rstd.elements();
-      const bodies::SetStatistics<A> body{
-          n,
-          spec.count,
-          spec.eps,
-          spec.momentum,
-          checked_or_null<double>(sums, n, kWhere, "sums"),
-          checked<double>(squares, n, kWhere, "squares"),
-          checked_or_null<A>(mean, n, kWhere, "mean"),
-          checked<A>(rstd, n, kWhere, "rstd"),
-          checked_or_null<A>(running_mean, n, kWhere, "running_mean"),
-          checked_or_null<A>(running_variance, n, kWhere, "running_variance")};
-      if (n > 0) queue_.launch(kWhere, grid_for(n), body);
+      const device_arguments::PartNormStatistics<A> of(sums, squares, mean, rstd, running_mean,
+                                                       running_variance, kWhere);
+      const bodies::SetStatistics<A> body{of.sets,         spec.count,         spec.eps, spec.momentum,
+                                          of.sums,         of.squares,         of.mean,  of.rstd,
+                                          of.running_mean, of.running_variance};
+      if (of.sets > 0) queue_.launch(kWhere, grid_for(of.sets), body);
     });
   }
 

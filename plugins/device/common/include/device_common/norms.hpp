@@ -174,4 +174,44 @@ struct PartNormInputs {
   const kernels::Arith<S>*gain, *bias, *mean, *rstd;
 };
 
+/// Sums over the elements of sets: of x, or of the squares of what remains of x without the mean.
+template <class S>
+struct PartNormSums {
+  PartNormSums(const TensorView& x_view, const TensorView& sums_view, const char* where)
+      : of(norm_sets(x_view, where)), x(checked<S>(x_view, x_view.elements(), where, "x")) {
+    out = checked<double>(sums_view, of.sets, where, "sums");
+  }
+  /// Sums squares; without `sums_view` the mean is 0.
+  PartNormSums(const TensorView& x_view, const TensorView& sums_view, const TensorView& squares_view,
+               const char* where)
+      : of(norm_sets(x_view, where)), x(checked<S>(x_view, x_view.elements(), where, "x")) {
+    sums = checked_or_null<double>(sums_view, of.sets, where, "sums");
+    out = checked<double>(squares_view, of.sets, where, "squares");
+  }
+
+  NormSets of;
+  const S* x;
+  const double* sums = nullptr;
+  double* out;
+};
+
+/// Sums of sets, and the statistics that follow from them; `sums`, `mean` and running values may be null.
+template <class A>
+struct PartNormStatistics {
+  PartNormStatistics(const TensorView& sums_view, const TensorView& squares_view, const TensorView& mean_view,
+                     const TensorView& rstd_view, const TensorView& running_mean_view,
+                     const TensorView& running_variance_view, const char* where)
+      : sets(rstd_view.elements()),
+        sums(checked_or_null<double>(sums_view, sets, where, "sums")),
+        squares(checked<double>(squares_view, sets, where, "squares")),
+        mean(checked_or_null<A>(mean_view, sets, where, "mean")),
+        rstd(checked<A>(rstd_view, sets, where, "rstd")),
+        running_mean(checked_or_null<A>(running_mean_view, sets, where, "running_mean")),
+        running_variance(checked_or_null<A>(running_variance_view, sets, where, "running_variance")) {}
+
+  std::int64_t sets;
+  const double *sums, *squares;
+  A *mean, *rstd, *running_mean, *running_variance;
+};
+
 }  // namespace tenon::device_arguments
