@@ -368,11 +368,10 @@ class CpuQuantOps final : public QuantOps {
 
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
-    const Matrix size = as_matrix(p);
-    const float* in = checked<float>(p, size.rows * size.columns, device_arguments::kScaleProduct, "p");
-    float* out = checked<float>(c, size.rows * size.columns, device_arguments::kScaleProduct, "c");
-    const float* of_rows = device_arguments::checked_scales(a, size.rows, "a");
-    const float* of_columns = device_arguments::checked_scales(b, size.columns, "b");
+    const device_arguments::ScaleProduct product(p, a, b, c);
+    const Matrix size = product.size;
+    const float *in = product.p, *of_rows = product.of_rows, *of_columns = product.of_columns;
+    float* out = product.c;
     parallel_for(size.rows, row_block(size.columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const float row = of_rows == nullptr ? 1.0f : of_rows[i / a.lines * a.step];

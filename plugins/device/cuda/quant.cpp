@@ -12,7 +12,6 @@ namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
-using device_arguments::checked_scales;
 using device_arguments::runs_down;
 using kernels::TensorScale;
 
@@ -133,16 +132,14 @@ class CudaQuantOps final : public QuantOps {
 
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
-    const Matrix size = as_matrix(p);
-    const std::int64_t n = size.rows * size.columns;
+    const device_arguments::ScaleProduct product(p, a, b, c);
     bodies::ScaleProduct body;
-    body.p = checked<float>(p, n, kScaleProduct, "p");
-    body.c = checked<float>(c, n, kScaleProduct, "c");
-    body.rows = size.rows, body.columns = size.columns;
-    body.of_rows = {checked_scales(a, size.rows, "a"), a.lines, a.step};
-    body.of_columns = {checked_scales(b, size.columns, "b"), b.lines, b.step};
+    body.p = product.p, body.c = product.c;
+    body.rows = product.size.rows, body.columns = product.size.columns;
+    body.of_rows = {product.of_rows, a.lines, a.step};
+    body.of_columns = {product.of_columns, b.lines, b.step};
     body.accumulate = accumulate;
-    if (n > 0) queue_.launch(kScaleProduct, grid_for(body.rows * body.runs()), body);
+    if (body.rows * body.columns > 0) queue_.launch(kScaleProduct, grid_for(body.rows * body.runs()), body);
   }
 
   HalfCount round_to_f16(TensorView x, TensorView y) override {

@@ -41,6 +41,22 @@ inline const float* checked_scales(const ProductScales& side, std::int64_t exten
   return checked<float>(side.scales, side.scales.elements(), kScaleProduct, name) + side.first;
 }
 
+/// c (+)= p [rows, columns] times a scale per line of either side; null for a side without scales.
+struct ScaleProduct {
+  ScaleProduct(const TensorView& p_view, const ProductScales& a, const ProductScales& b,
+               const TensorView& c_view)
+      : size(as_matrix(p_view)),
+        p(checked<float>(p_view, size.rows * size.columns, kScaleProduct, "p")),
+        c(checked<float>(c_view, size.rows * size.columns, kScaleProduct, "c")),
+        of_rows(checked_scales(a, size.rows, "a")),
+        of_columns(checked_scales(b, size.columns, "b")) {}
+
+  Matrix size;
+  const float* p;
+  float* c;
+  const float *of_rows, *of_columns;
+};
+
 /// Answers common to all quantizers of a checked spec, and the arguments of their kernels.
 template <class S>
 class QuantizerShape : public QuantizeKernel {
