@@ -179,13 +179,15 @@ class CpuFftKernel final : public FftKernel {
     const std::int64_t lines = spec_.outer * spec_.inner;
     if (lines == 0 || kept_ == 0) {
       if (!reads_points(spec_.map) && !accumulate && lines > 0)
-        std::fill_n(reals<S>(out, lines * spec_.length * point_reals_, kWhere, "out"),
-                    lines * spec_.length * point_reals_, S{});
+        std::fill_n(
+            device_arguments::checked_reals<S>(out, lines * spec_.length * point_reals_, kWhere, "out"),
+            lines * spec_.length * point_reals_, S{});
       return;
     }
     const bool to_modes = reads_points(spec_.map);
-    S* points = reals<S>(to_modes ? in : out, lines * spec_.length * point_reals_, kWhere, "points");
-    T* modes = reals<T>(to_modes ? out : in, lines * kept_ * 2, kWhere, "modes");
+    S* points = device_arguments::checked_reals<S>(to_modes ? in : out, lines * spec_.length * point_reals_,
+                                                   kWhere, "points");
+    T* modes = device_arguments::checked_reals<T>(to_modes ? out : in, lines * kept_ * 2, kWhere, "modes");
     if (scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()) ||
         reinterpret_cast<std::uintptr_t>(scratch.data) % kFftAlignment != 0)
       refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), kWhere, "scratch");
@@ -214,17 +216,6 @@ class CpuFftKernel final : public FftKernel {
     const bool to_modes = reads_points(spec_.map);
     return FftwPlan<T>(plan_kind(spec_), static_cast<int>(spec_.length), to_modes ? points : spectrum,
                        to_modes ? spectrum : points);
-  }
-
-  /// The reals of a view whose elements are `Real` or pairs of them.
-  template <class Real>
-  static Real* reals(const TensorView& view, std::int64_t count, const char* where, const char* name) {
-    constexpr DType pair = std::is_same_v<Real, double> ? DType::kC128 : DType::kC64;
-    const bool complex = dtype_is_complex(view.dtype);
-    const DType expected = complex ? pair : kDTypeOf<Real>;
-    if (view.dtype != expected || view.elements() * (complex ? 2 : 1) != count || view.data == nullptr)
-      refuse_view(view, expected, complex ? count / 2 : count, where, name);
-    return view.as<Real>();
   }
 
   void points_to_modes(const S* from, T* to, bool accumulate, T* points, T* spectrum) const {

@@ -40,11 +40,7 @@ class DirectFft : public FftKernel {
   }
 
   static float* reals(const TensorView& view, std::int64_t count, const char* name) {
-    const bool complex = view.dtype == DType::kC64;
-    if ((!complex && view.dtype != DType::kF32) || view.elements() * (complex ? 2 : 1) != count ||
-        (view.data == nullptr && count > 0))
-      refuse_view(view, complex ? DType::kC64 : DType::kF32, complex ? count / 2 : count, "fft", name);
-    return view.as<float>();
+    return device_arguments::checked_reals<float>(view, count, "fft", name);
   }
 
   FftSpec spec_;

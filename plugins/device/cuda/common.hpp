@@ -52,19 +52,6 @@ void check_indices(Queue& queue, const std::int32_t* indices, std::int64_t count
 void check_quantize_spec(const QuantizeSpec& spec);
 void check_mor_spec(const MorSpec& spec);
 
-// Views of complex numbers as kernels read them: pairs of reals.
-
-using device_arguments::checked_complex;
-
-/// checked_complex of a view of `reals` reals, in pairs or one by one.
-template <class T>
-T* checked_reals(const TensorView& view, std::int64_t reals, const char* where, const char* name) {
-  if constexpr (std::is_same_v<T, Arith<T>>) {
-    if (dtype_is_complex(view.dtype)) return checked_complex<T>(view, reals / 2, where, name);
-  }
-  return checked<T>(view, reals, where, name);
-}
-
 // Translates the contract's pointwise maps to the kernels' names.
 
 static_assert(static_cast<int>(kernels::cuda::Map::kNone) == static_cast<int>(Epilogue::kNone) &&

@@ -57,8 +57,10 @@ class LibraryFftKernel final : public FftKernel {
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
-    S* points = checked_reals<S>(to_modes_ ? in : out, lines_ * points_.reals(), kWhere, "points");
-    T* kept = checked_reals<T>(to_modes_ ? out : in, lines_ * kept_.reals(), kWhere, "modes");
+    S* points =
+        device_arguments::checked_reals<S>(to_modes_ ? in : out, lines_ * points_.reals(), kWhere, "points");
+    T* kept =
+        device_arguments::checked_reals<T>(to_modes_ ? out : in, lines_ * kept_.reals(), kWhere, "modes");
     if (scratch.data == nullptr || scratch.space != MemorySpace::kCuda ||
         scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()) ||
         reinterpret_cast<std::uintptr_t>(scratch.data) % kNeeded != 0)
@@ -155,8 +157,10 @@ class DirectFftKernel final : public FftKernel {
   std::size_t scratch_bytes() const override { return 0; }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView) override {
-    S* points = checked_reals<S>(to_modes_ ? in : out, lines_ * points_.reals(), kWhere, "points");
-    T* modes = checked_reals<T>(to_modes_ ? out : in, lines_ * modes_.reals(), kWhere, "modes");
+    S* points =
+        device_arguments::checked_reals<S>(to_modes_ ? in : out, lines_ * points_.reals(), kWhere, "points");
+    T* modes =
+        device_arguments::checked_reals<T>(to_modes_ ? out : in, lines_ * modes_.reals(), kWhere, "modes");
     if (out.elements() == 0 || (accumulate && in.elements() == 0)) return;
     if (stored_) {
       start(points, modes, accumulate, bodies::StoredMatrix<T>{numbers_.template at<T>(), modes_.reals()});

@@ -106,6 +106,15 @@ T* checked_complex(const TensorView& view, std::int64_t elements, const char* wh
   return view.as<T>();
 }
 
+/// checked_complex() of a view of `reals` reals in pairs, or checked() of one by one.
+template <class T>
+T* checked_reals(const TensorView& view, std::int64_t reals, const char* where, const char* name) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    if (dtype_is_complex(view.dtype)) return checked_complex<T>(view, reals / 2, where, name);
+  }
+  return checked<T>(view, reals, where, name);
+}
+
 // Scratch of at least `needed` bytes; none need not be there. Families word its refusal in three ways.
 
 inline bool holds_scratch(const TensorView& scratch, std::size_t needed) {
