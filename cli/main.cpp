@@ -4,7 +4,7 @@
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
-#include "plugin/guard.hpp"
+#include "plugin/process_end.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/error.hpp>

@@ -5,7 +5,7 @@
 #include "command_line.hpp"
 
 #include "ab/format.hpp"
-#include "ab/plot.hpp"
+#include "ab/svg.hpp"
 #include "quantize_input.hpp"
 #include "stored_run.hpp"
 

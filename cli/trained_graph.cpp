@@ -2,7 +2,7 @@
 // over all validation samples.
 #include "trained_graph.hpp"
 
-#include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 #include "loop/graph_edits.hpp"
 #include "loop/parts.hpp"
 #include "run/state_io.hpp"

@@ -1,6 +1,7 @@
 // Ticks, ranges, number formats and escaping, where a wrong digit of a report would come from.
 #include "ab/plot.hpp"
 #include "ab/format.hpp"
+#include "ab/svg.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // The life of a study of arms; see arms.hpp.
 #include "reproduce/arms.hpp"
+#include "ab/svg.hpp"
 
 #include "ab/ab.hpp"
 #include "ab/charts.hpp"

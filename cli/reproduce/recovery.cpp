@@ -2,7 +2,7 @@
 #include "reproduce/recovery.hpp"
 
 #include "ab/format.hpp"
-#include "ab/plot.hpp"
+#include "ab/svg.hpp"
 #include "base/json_writer.hpp"
 #include "clock/emulated_failures.hpp"
 

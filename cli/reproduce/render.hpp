@@ -2,7 +2,7 @@
 // only; every number comes from results.hpp.
 #pragma once
 
-#include "ab/plot.hpp"
+#include "ab/svg.hpp"
 #include "reproduce/results.hpp"
 
 #include <optional>

@@ -1,4 +1,5 @@
 // Tables, JSON and figure of a study of time to a loss; every number comes from time_to.cpp.
+#include "ab/svg.hpp"
 #include "reproduce/time_to.hpp"
 
 #include "ab/format.hpp"

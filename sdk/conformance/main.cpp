@@ -10,7 +10,7 @@
 #include "base/signals.hpp"
 #include "plugin/abi_tag.hpp"
 #include "plugin/descriptor.hpp"
-#include "plugin/guard.hpp"
+#include "plugin/process_end.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Row updates: every named row once and no other, for any width and any number of threads or callers.
 #include "base/testing/allocation_count.hpp"
-#include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

@@ -3,7 +3,7 @@
 
 #include "base/elapsed.hpp"
 #include "control/control_wire.hpp"
-#include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 #include "loop/row_protocol.hpp"
 
 #include <tenon/checkpoint.hpp>

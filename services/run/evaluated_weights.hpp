@@ -1,13 +1,9 @@
 // Finds the tensors of a checkpoint that are the weights of its run: those that its strategy evaluates and
 // that `weights_hash` covers. Each save records the prefix of their names per replica, because only the
-// strategy knows it: replicas may train on other weights (an anchor, a centre). The hash is of parameter sets
-// as logical, unsharded tensors: the same for every layout of the mesh.
+// strategy knows it: replicas may train on other weights (an anchor, a centre).
 #pragma once
 
 #include <tenon/checkpoint.hpp>
-#include <tenon/device.hpp>
-#include <tenon/parameter.hpp>
-#include <tenon/transport.hpp>
 
 #include <string>
 #include <string_view>
@@ -41,17 +37,5 @@ class StoredWeights {
 /// versions that did not record it, of strategies that keep sets of their own. Throws Error(kRun) without
 /// weights.
 std::vector<StoredWeights> stored_weights(const CheckpointReader& reader, std::string& doubt);
-
-/// The ranks over which a set is spread.
-struct SetLayout {
-  Communicator* mesh = nullptr;  ///< of the replica; null: one rank
-  std::span<const int> extents = {};
-  Communicator* replicas = nullptr;  ///< at this place of the mesh; null: one replica
-  int replica = 0;
-};
-
-/// Digests for StateHasher::merge of replica 0's set, on the first rank of its mesh; "" on the others. Other
-/// replicas only send the rows of tables that are sharded over them. Collective over both groups.
-std::string logical_digests(const ParameterSet& set, Device& device, const SetLayout& layout);
 
 }  // namespace tenon::train

@@ -7,7 +7,7 @@
 #include "loop/parts.hpp"
 #include "loop/replica.hpp"
 #include "plugin/guard.hpp"
-#include "run/evaluated_weights.hpp"
+#include "run/weights_hash.hpp"
 #include "run/world.hpp"
 
 #include <tenon/error.hpp>

@@ -1,7 +1,7 @@
 // Enumeration of a rank's state, and its three uses.
 #include "run/rank_state.hpp"
 
-#include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 #include "loop/update.hpp"
 #include "record/saved_shape.hpp"
 #include "run/evaluated_weights.hpp"

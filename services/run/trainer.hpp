@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loop/evaluation.hpp"
+#include "loop/instruments.hpp"
 #include "loop/observers.hpp"
 #include "loop/traced_communicator.hpp"
 #include "loop/worker.hpp"

@@ -6,7 +6,7 @@
 #include "base/process_facts.hpp"
 #include "graph/memory_budget.hpp"
 #include "loop/time_account.hpp"
-#include "plugin/guard.hpp"
+#include "plugin/process_end.hpp"
 #include "record/run_files.hpp"
 #include "run/rank.hpp"
 

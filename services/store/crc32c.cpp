@@ -1,7 +1,7 @@
 // CRC-32C by tables of eight bytes at a time, or by the SSE4.2 instruction where the processor has it.
 // Both give the same value; the instruction is chosen by processor features alone. It takes three cycles and
 // can begin in each, so long inputs go as three lanes side by side.
-#include "store/files.hpp"
+#include "store/crc32c.hpp"
 
 #include <tenon/files.hpp>
 

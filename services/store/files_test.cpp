@@ -3,7 +3,7 @@
 #include <tenon/files.hpp>
 
 #include "base/digests.hpp"
-#include "store/files.hpp"
+#include "store/crc32c.hpp"
 #include "store/testing/faulty_files.hpp"
 #include "store/testing/memory_files.hpp"
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "graph/parameter_set.hpp"
+#include "graph/row_gradients.hpp"
+#include "graph/row_table.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/optimizer.hpp>

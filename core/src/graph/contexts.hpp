@@ -5,7 +5,7 @@
 
 #include "base/at.hpp"
 #include "graph/graph_build.hpp"
-#include "graph/parameter_set.hpp"
+#include "graph/row_gradients.hpp"
 
 #include <tenon/random.hpp>
 

@@ -1,6 +1,8 @@
 // Parameters: arenas, shards, initial values and row tables.
 #include "base/testing/allocation_count.hpp"
 #include "graph/parameter_set.hpp"
+#include "graph/row_gradients.hpp"
+#include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

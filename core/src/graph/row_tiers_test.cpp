@@ -1,7 +1,7 @@
 // Rows that live in tiers: a small write-back cache in front of a table, as memory tiers will have it. Every
 // read of rows through RowTable, also for saves and hashes, returns the newest values, also those that only
 // the cache has.
-#include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Log files: prefix, level, many threads, continuing a file.
-#include "loop/rank_host.hpp"
+#include "loop/rank_log.hpp"
 
 #include <tenon/error.hpp>
 

@@ -4,6 +4,7 @@
 #include "loop/update.hpp"
 
 #include "graph/parameter_set.hpp"
+#include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ops/reduce.hpp>

@@ -2,102 +2,19 @@
 // docs/step.md.
 #include "loop/worker.hpp"
 
-#include "base/digests.hpp"
 #include "base/elapsed.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/state.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
 #include <utility>
 
 namespace tenon::train {
-
-/// Tensors of sites, in the order in which the executor shows them.
-class RepeatCheck::SiteState final : public StateVisitor {
- public:
-  SiteState(RepeatCheck& check, bool restore) : check_(check), restore_(restore) {}
-  bool loading() const override { return restore_; }
-  void integer(std::string_view, std::int64_t&) override {}
-  void real(std::string_view, double&) override {}
-  void text(std::string_view, std::string&) override {}
-  void tensor(std::string_view, TensorView value) override {
-    if (!restore_) check_.site_state_.emplace_back(static_cast<std::size_t>(value.bytes()));
-    TensorView host = value;
-    host.space = MemorySpace::kHost;
-    host.data = check_.site_state_[next_++].data();
-    restore_ ? check_.device_.copy(host, value) : check_.device_.copy(value, host);
-  }
-  void enter(std::string_view) override {}
-  void leave() override {}
-
- private:
-  RepeatCheck& check_;
-  const bool restore_;
-  std::size_t next_ = 0;
-};
-
-void RepeatCheck::visit(bool restore) {
-  SiteState visitor(*this, restore);
-  executor_.state(visitor);
-  device_.synchronize();
-}
-
-void RepeatCheck::begin() {
-  site_state_.clear();
-  visit(false);
-  operands_ = executor_.quantized_operands();
-}
-
-void RepeatCheck::first_done() {
-  first_ = digests();
-  visit(true);
-  const auto before = std::exchange(operands_, executor_.quantized_operands());
-  for (auto& [format, count] : operands_) {
-    for (const auto& [name, earlier] : before) {
-      if (name == format) count -= earlier;
-    }
-  }
-}
-
-std::string RepeatCheck::second_done() {
-  const Digests second = digests();
-  const auto differs = std::mismatch(first_.begin(), first_.end(), second.begin(), second.end());
-  if (differs.first == first_.end() && differs.second == second.end()) return "";
-  return differs.first == first_.end() ? differs.second->first : differs.first->first;
-}
-
-RepeatCheck::Digests RepeatCheck::digests() {
-  Digests all;
-  Xxh3Stream stream;
-  const auto add = [&](int parameter, const TensorView& values, std::span<const std::int64_t> ids) {
-    TensorView host = values;
-    if (values.space != MemorySpace::kHost) {
-      host_.resize(values.bytes());
-      host.space = MemorySpace::kHost;
-      host.data = host_.data();
-      device_.copy(values, host);
-      device_.synchronize();
-    }
-    stream.reset();
-    stream.update(std::as_bytes(ids));
-    stream.update(host.raw());
-    all.emplace_back(executor_.parameters()[parameter].spec.name, stream.hex());
-  };
-  for (const ParameterInfo& info : executor_.parameters()) {
-    const TensorView gradient = gradients_.tensor(info.index);
-    if (!gradient.empty()) add(info.index, gradient, {});
-  }
-  for (const RowGradient& rows : executor_.row_gradients()) add(rows.parameter, rows.values, rows.ids);
-  return all;
-}
-
 namespace {
 
 /// PyTorch's guard against a norm of zero, kept so that clipped runs can be compared digit by digit.

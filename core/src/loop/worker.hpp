@@ -4,101 +4,22 @@
 
 #include "loop/batch_reader.hpp"
 #include "loop/compute_cost.hpp"
-#include "loop/distributions.hpp"
-#include "loop/faults.hpp"
+#include "loop/instruments.hpp"
 #include "loop/observers.hpp"
 #include "loop/parts.hpp"
-#include "loop/pass_watch.hpp"
-#include "loop/pause_gate.hpp"
-#include "loop/rank_host.hpp"
+#include "loop/repeat_check.hpp"
 #include "loop/replica.hpp"
 #include "loop/row_client.hpp"
 #include "loop/row_exchange.hpp"
-#include "loop/spans.hpp"
-#include "loop/time_account.hpp"
-#include "loop/traced_communicator.hpp"
 #include "loop/update.hpp"
 
 #include <tenon/clock.hpp>
-#include <tenon/device.hpp>
-#include <tenon/executor.hpp>
 
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace tenon::train {
-
-/// Computes the first slot's gradients twice: code that reads memory that it did not write, or depends on the
-/// timing of threads, seldom gives the same bits again. The first computation has no effect: the second
-/// overwrites its gradients, and the state of sites is put back.
-class RepeatCheck {
- public:
-  /// References outlive the object.
-  RepeatCheck(Executor& executor, const ParameterSet& gradients, Device& device)
-      : executor_(executor), gradients_(gradients), device_(device) {}
-
-  /// Before the first computation.
-  void begin();
-  /// After it: keeps the digests of its gradients and puts back what begin() found.
-  void first_done();
-  /// After the second, before the gradients go anywhere: the first parameter whose gradient has other bits,
-  /// "" if none.
-  std::string second_done();
-  /// Operands that the first computation converted, which are none of the run's.
-  const std::vector<std::pair<std::string, std::int64_t>>& operands() const { return operands_; }
-
- private:
-  using Digests = std::vector<std::pair<std::string, std::string>>;  ///< by parameter
-  class SiteState;
-  void visit(bool restore);
-  Digests digests();
-
-  Executor& executor_;
-  const ParameterSet& gradients_;
-  Device& device_;
-  std::vector<std::vector<std::byte>> site_state_;
-  std::vector<std::byte> host_;
-  std::vector<std::pair<std::string, std::int64_t>> operands_;
-  Digests first_;
-};
-
-/// Instruments of a rank: its host, log, time account, spans, the watch on its passes, its faults.
-struct Instruments {
-  Instruments(const HostSpec& spec, const FaultSpec& disturbed, PassWatch& passes);
-
-  /// Call it once the run has a folder.
-  void open_log(const std::string& folder);
-
-  std::unique_ptr<RankLog> log;
-  PauseGate gate;
-  RankHost host;
-  WatchedRank watched;
-  SpanRecorder spans;
-  TimeAccount account;
-  Distributions distributions;
-  Faults faults;
-  CommunicatorWatch watch;
-  CommunicatorWatch layer_watch;  ///< of communicators in which layers and optimizers wait
-};
-
-inline Instruments::Instruments(const HostSpec& spec, const FaultSpec& disturbed, PassWatch& passes)
-    : gate(*spec.clock, spec.deadline_s),
-      host(spec, gate),
-      watched(passes, host),
-      spans(*spec.clock),
-      account(*spec.clock),
-      faults(disturbed),
-      watch{&spans, &account, &faults},
-      layer_watch{&spans, &account, &faults, &watched.places()} {}
-
-inline void Instruments::open_log(const std::string& folder) {
-  log = std::make_unique<RankLog>(folder, host.rank(), log_level_from_environment());
-  host.set_log(log.get());
-}
 
 /// Result of a slot, for logs and budgets.
 struct SlotResult {

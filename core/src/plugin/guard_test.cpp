@@ -1,4 +1,5 @@
 #include "plugin/guard.hpp"
+#include "plugin/process_end.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

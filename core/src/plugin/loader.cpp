@@ -4,6 +4,7 @@
 #include <vector>  // Boost.DLL 1.74 forgets it
 
 #include "plugin/loader.hpp"
+#include "plugin/process_end.hpp"
 
 #include "plugin/descriptor.hpp"
 #include "plugin/guard.hpp"

@@ -1,4 +1,4 @@
-#include "plugin/search.hpp"
+#include "plugin/lookup.hpp"
 
 #include <tenon/error.hpp>
 

@@ -6,6 +6,8 @@
 #include "plugin/descriptor.hpp"
 #include "plugin/guard.hpp"
 #include "plugin/loader.hpp"
+#include "plugin/lookup.hpp"
+#include "plugin/process_end.hpp"
 #include "plugin/search.hpp"
 
 #include <tenon/error.hpp>

@@ -1,14 +1,8 @@
-// Search places of plugins, and the choice of the plugin that serves a `type`. Never the working directory: a
-// run must not depend on where it was started. The choice is a pure function of what the plugins offer; the
-// registry loads it.
+// Search places of plugins. Never the working directory: a run must not depend on where it was started.
 #pragma once
 
-#include <tenon/registry.hpp>
-
-#include <cstddef>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tenon::plugin {
@@ -36,19 +30,5 @@ std::vector<SearchPlace> search_places(const std::vector<std::string>& configure
 void visit(SearchPlace& place);
 /// "  origin: path: outcome" per place.
 std::string places_text(const std::vector<SearchPlace>& places);
-
-struct Choice {
-  std::size_t plugin = 0;
-  std::size_t offer = 0;
-};
-
-/// `type` is an id, an alias, or either after "vendor/" or "vendor.name/". An id wins over an alias of the
-/// same name, a working plugin over a failed one. Throws as Registry::find says; the message of a miss ends
-/// with the places that were searched, and says how to add a plugin that the build left out.
-Choice choose(const std::vector<PluginStatus>& plugins, std::string_view kind, std::string_view type,
-              const std::vector<SearchPlace>& places);
-
-/// Sorted ids that are offered for exactly this kind by plugins that did not fail.
-std::vector<std::string> offered_ids(const std::vector<PluginStatus>& plugins, std::string_view kind);
 
 }  // namespace tenon::plugin
