@@ -5,6 +5,7 @@
 #include <cmath>
 #include <regex>
 #include <sstream>
+#include <tuple>
 
 namespace tenon::integration::bad_run_test {
 namespace {
@@ -52,6 +53,25 @@ TEST(Threads, MoreThanCoresAreToldOfWithBothNumbers) {
   const Scratch fits;
   ASSERT_EQ(fits.train({"--set", "device.threads=1", "--set", "run.steps=1"}).status, 0);
   EXPECT_THAT(fits.log(), ::testing::Not(::testing::HasSubstr("device.threads = ")));
+}
+
+/// Operators keep blocks of a product on the stack; too small a one is refused.
+TEST(Stacks, ThatAreTooSmallAreRefusedInWords) {
+  for (const auto& [limit, wanted, environment] :
+       {std::tuple{"ulimit -s 64", 1, ""}, std::tuple{"ulimit -s 192", 1, ""},
+        std::tuple{"ulimit -s 256", 0, ""}, std::tuple{"true", 1, "64"}}) {
+    const Scratch scratch;
+    Command command{.arguments = {"train", "run.toml", "--quiet", "--set", "device.threads=2"},
+                    .folder = scratch.folder(),
+                    .through = {"sh", "-c", std::string(limit) + "; exec \"$0\" \"$@\""}};
+    if (*environment != 0) command.environment["OMP_STACKSIZE"] = environment;
+    const Ended ended = Child(command).wait();
+    EXPECT_EQ(ended.signal, 0) << limit;
+    EXPECT_EQ(ended.status, wanted) << limit << "\n" << ended.err;
+    if (wanted == 0) continue;
+    EXPECT_THAT(ended.err, ::testing::ContainsRegex("device cpu: a thread has [0-9]+ KiB of stack, and the "
+                                                    "operators need 256 KiB; raise the limit"));
+  }
 }
 
 TEST(RunFolders, ASecondRunGetsItsOwnAttempt) {

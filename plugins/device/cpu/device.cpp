@@ -7,6 +7,7 @@
 #endif
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
@@ -15,6 +16,7 @@
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -205,6 +207,37 @@ std::string text(const kernels::CpuFeatures& features) {
   return result;
 }
 
+/// Bytes of the stack of the calling thread; kUnknown where the system does not tell.
+std::int64_t stack_bytes() {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return kUnknown;
+  void* lowest = nullptr;
+  std::size_t bytes = 0;
+  const bool known = pthread_attr_getstack(&attributes, &lowest, &bytes) == 0;
+  pthread_attr_destroy(&attributes);
+  if (!known || bytes > static_cast<std::size_t>(kUnknown)) return kUnknown;
+  return static_cast<std::int64_t>(bytes);
+}
+
+/// Twice what a run with the largest blocks on the stack (products of `avx512`) was seen to need.
+constexpr std::int64_t kSmallestStack = std::int64_t{256} << 10;
+
+/// Refuses a stack that the operators would overflow: that of a rank, or of a thread that works for it.
+void require_stack() {
+  std::atomic<std::int64_t> smallest{stack_bytes()};
+  parallel_for(parallel_threads(), 1, [&](std::int64_t, std::int64_t) {
+    const std::int64_t mine = stack_bytes();
+    std::int64_t known = smallest.load();
+    while (mine < known && !smallest.compare_exchange_weak(known, mine)) {
+    }
+  });
+  if (smallest.load() >= kSmallestStack) return;
+  fail_run(
+      fmt::format("device cpu: a thread has {} KiB of stack, and the operators need {} KiB; raise the "
+                  "limit (ulimit -s, OMP_STACKSIZE)",
+                  smallest.load() >> 10, kSmallestStack >> 10));
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(const Options&) {}
@@ -213,6 +246,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   const kernels::CpuFeatures features = kernels::detect_cpu_features();
   const Choice choice = choose(spec.kernels, features);
   set_parallel_threads(spec.threads);
+  require_stack();
   kernels_ = {.table = kernels::select_kernels(choice.set, features),
               .f64 = &kernels::reference_double_kernels(),
               .onednn = choice.onednn};
