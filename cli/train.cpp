@@ -22,6 +22,8 @@ void declare_train(po::options_description& options) {
   options.add_options()("resume", "continue the newest attempt from its newest valid checkpoint");
   options.add_options()("extend",
                         "with --resume: another run.steps may change the learning rates of the schedule");
+  options.add_options()("accept-plugins",
+                        "with --resume: go on although plugins are not those that trained so far");
   options.add_options()("quiet", "no progress line; errors and the final line only");
   options.add_options()("profile",
                         "time per layer and phase: a table at the end, profile.json in the run folder");
@@ -80,6 +82,9 @@ int run_train(const std::vector<std::string>& arguments) {
   request.extend = parsed.values.count("extend") > 0;
   if (request.extend && !request.resume)
     fail_config("tenon train: --extend changes the length of a run that is continued; add --resume");
+  request.accept_plugins = parsed.values.count("accept-plugins") > 0;
+  if (request.accept_plugins && !request.resume)
+    fail_config("tenon train: --accept-plugins is about a run that is continued; add --resume");
   request.quiet = parsed.values.count("quiet") > 0;
   request.handle_signals = true;
   request.terminal = ::isatty(STDERR_FILENO) == 1;

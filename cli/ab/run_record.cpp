@@ -184,6 +184,10 @@ std::map<std::string, std::string> named_by_plugin(const std::map<std::string, s
     }
     std::string name = id->second;
     std::erase(name, '"');
+    // One that came when the run was resumed has a name of its own, beside the one that it replaced.
+    const auto step = lock.find(key.substr(0, dot) + "].first_step");
+    if (key.substr(dot + 2) == "first_step") continue;
+    if (step != lock.end() && step->second != "0") name += "@" + step->second;
     out["plugin." + name + key.substr(dot + 1)] = value;
   }
   return out;

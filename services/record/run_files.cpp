@@ -5,6 +5,8 @@
 #include "base/process_facts.hpp"
 #include "record/metrics.hpp"
 
+#include <tenon/config.hpp>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -13,12 +15,15 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 namespace tenon {
 
 // Filling in and writing manifest.json.
 
 namespace {
+
+constexpr std::int64_t kLargestRecord = std::int64_t{16} << 20;
 
 void write_texts(JsonWriter& json, std::string_view key, const NamedTexts& texts) {
   json.begin_object(key);
@@ -104,7 +109,7 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
 // Text of plugins.lock.
 
 void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector<LockedPlugin> plugins) {
-  std::ranges::sort(plugins, {}, &LockedPlugin::id);
+  std::ranges::sort(plugins, {}, [](const LockedPlugin& p) { return std::tie(p.id, p.first_step); });
   std::string text = "# Plugins that this run loaded.\n";
   const auto line = [&](std::string_view key, std::string_view value) {
     text += key;
@@ -119,8 +124,56 @@ void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector
     line("file", plugin.file);
     line("sha256", plugin.sha256);
     line("abi", plugin.abi);
+    text += fmt::format("first_step = {}\n", plugin.first_step);
   }
   write_text_atomically(files, folder + "/plugins.lock", text);
+}
+
+std::vector<LockedPlugin> read_plugin_lock(FileSystem& files, const std::string& folder) {
+  const std::string path = folder + "/plugins.lock";
+  if (!files.exists(path)) return {};
+  std::vector<LockedPlugin> plugins;
+  try {
+    const Config lock = Config::parse(read_text(files, path, kLargestRecord), path, {});
+    const Value* list = lock.find("plugin");
+    if (list == nullptr) return {};
+    for (const Value& entry : list->array()) {
+      const auto text = [&](std::string_view key) {
+        const Value* value = entry.find(key);
+        return value == nullptr ? std::string() : value->text();
+      };
+      const Value* step = entry.find("first_step");
+      plugins.push_back({text("id"), text("version"), text("file"), text("sha256"), text("abi"),
+                         step == nullptr ? 0 : step->integer()});
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kConfig)
+      fail_run(fmt::format("{}: no record of plugins: {}", path, error.what()));
+    throw;
+  }
+  return plugins;
+}
+
+std::vector<LockedPlugin> continued_plugins(std::vector<LockedPlugin> had,
+                                            const std::vector<LockedPlugin>& now, std::int64_t step,
+                                            std::vector<std::string>& replaced) {
+  std::vector<LockedPlugin> all = std::move(had);
+  for (LockedPlugin plugin : now) {
+    const LockedPlugin* before = nullptr;
+    for (const LockedPlugin& old : all) {
+      if (old.id == plugin.id && (before == nullptr || old.first_step >= before->first_step)) before = &old;
+    }
+    if (before != nullptr && before->version == plugin.version && before->sha256 == plugin.sha256) continue;
+    if (before != nullptr) {
+      replaced.push_back(
+          fmt::format("plugin {} was version {} (SHA-256 {}, {}) and is version {} (SHA-256 {}, {})",
+                      plugin.id, before->version, before->sha256.substr(0, 16), before->file, plugin.version,
+                      plugin.sha256.substr(0, 16), plugin.file));
+    }
+    plugin.first_step = step;
+    all.push_back(std::move(plugin));
+  }
+  return all;
 }
 
 // Text of summary.json.
@@ -213,8 +266,6 @@ void write_summary(FileSystem& files, const RunResult& result) {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::int64_t kLargestRecord = std::int64_t{16} << 20;
 
 std::optional<std::int64_t> integer_of(const Json& value) {
   if (value.is_number_unsigned()) {

@@ -58,19 +58,28 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
 /// Throws Error(kRun) when the file is not a manifest, FileError when it cannot be read.
 Manifest read_manifest(FileSystem& files, const std::string& folder);
 
-// plugins.lock: which plugin files a run had loaded, as TOML. It records; nothing here loads or compares
-// plugins.
+// plugins.lock: which plugin files a run had loaded, as TOML. A plugin that was replaced when the run was
+// resumed has an entry for each of its files.
 
 struct LockedPlugin {
-  std::string id;       ///< "tenon.sync_basic"
-  std::string version;  ///< "0.1.0"
-  std::string file;     ///< "" when linked into the program
-  std::string sha256;   ///< of the file
-  std::string abi;      ///< what must match: "epoch 0, x86_64, libstdc++, ..."
+  std::string id;               ///< "tenon.sync_basic"
+  std::string version;          ///< "0.1.0"
+  std::string file;             ///< "" when linked into the program
+  std::string sha256;           ///< of the file
+  std::string abi;              ///< what must match: "epoch 0, x86_64, libstdc++, ..."
+  std::int64_t first_step = 0;  ///< slots that were done when it came
 };
 
-/// Writes `folder`/plugins.lock atomically, sorted by id.
+/// Writes `folder`/plugins.lock atomically, sorted by id and first step.
 void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector<LockedPlugin> plugins);
+/// Reads it back, in its order; empty when there is none. Throws Error(kRun) when it is not such a file.
+std::vector<LockedPlugin> read_plugin_lock(FileSystem& files, const std::string& folder);
+
+/// The entries of a run that goes on with `now` at `step`: those that it had, and what is new or replaced. A
+/// replaced plugin is another version or another file of the same id; `replaced` gets a sentence about each.
+std::vector<LockedPlugin> continued_plugins(std::vector<LockedPlugin> had,
+                                            const std::vector<LockedPlugin>& now, std::int64_t step,
+                                            std::vector<std::string>& replaced);
 
 // summary.json: how a run ended, in one object. Written once, at the end, by rank 0.
 

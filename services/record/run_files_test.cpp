@@ -237,8 +237,36 @@ TEST_F(RunFilesTest, PluginLockIsSortedToml) {
   EXPECT_EQ(files_.content("/run/plugins.lock"),
             "# Plugins that this run loaded.\n"
             "\n[[plugin]]\nid = \"acme.lion\"\nversion = \"1.2.3\"\nfile = \"\"\nsha256 = \"\"\nabi = \"\"\n"
+            "first_step = 0\n"
             "\n[[plugin]]\nid = \"tenon.sync_basic\"\nversion = \"0.1.0\"\nfile = \"/lib/a \\\"b\\\".so\"\n"
-            "sha256 = \"beef\"\nabi = \"epoch 0\\nx86_64\"\n");
+            "sha256 = \"beef\"\nabi = \"epoch 0\\nx86_64\"\nfirst_step = 0\n");
+  const std::vector<LockedPlugin> back = read_plugin_lock(files_, "/run");
+  ASSERT_EQ(back.size(), 2U);
+  EXPECT_EQ(back[1].file, "/lib/a \"b\".so");
+  EXPECT_EQ(back[1].abi, "epoch 0\nx86_64");
+  EXPECT_TRUE(read_plugin_lock(files_, "/nowhere").empty());
+  write_text_atomically(files_, "/run/plugins.lock", "[[plugin]]\nid = 3\n");
+  EXPECT_THROW(read_plugin_lock(files_, "/run"), Error);
+}
+
+TEST(ContinuedPlugins, KeepWhatTrainedBeforeAndNameWhatWasReplaced) {
+  const std::vector<LockedPlugin> had{{"acme.a", "1.0.0", "a.so", "aaaa", ""},
+                                      {"acme.b", "1.0.0", "b.so", "bbbb", ""}};
+  std::vector<std::string> replaced;
+  const auto same = continued_plugins(had, had, 7, replaced);
+  EXPECT_EQ(same.size(), 2U);
+  EXPECT_TRUE(replaced.empty());
+  // Rebuilt, then put back: three entries of one plugin.
+  auto all = continued_plugins(
+      had, {{"acme.a", "1.0.0", "a.so", "cccc", ""}, {"acme.c", "1.0.0", "c.so", "dddd", ""}}, 7, replaced);
+  ASSERT_EQ(replaced.size(), 1U);
+  EXPECT_EQ(replaced[0],
+            "plugin acme.a was version 1.0.0 (SHA-256 aaaa, a.so) and is version 1.0.0 (SHA-256 cccc, a.so)");
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[2].first_step, 7);
+  all = continued_plugins(all, had, 9, replaced);
+  EXPECT_EQ(replaced.size(), 2U);
+  EXPECT_EQ(all.size(), 5U);
 }
 
 TEST(ProcessFacts, PeakMemoryGrowsWithUse) {

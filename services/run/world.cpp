@@ -205,6 +205,23 @@ std::vector<LockedPlugin> World::loaded_plugins() const {
   return locked;
 }
 
+std::vector<LockedPlugin> World::plugins_of_run() {
+  if (!request.resume) return loaded_plugins();
+  std::vector<std::string> replaced;
+  std::vector<LockedPlugin> plugins =
+      continued_plugins(read_plugin_lock(*files, record.folder.path), loaded_plugins(),
+                        std::max<std::int64_t>(start.restored_slot, 0), replaced);
+  const std::string text = fmt::format("{}", fmt::join(replaced, "\n  "));
+  if (!replaced.empty() && !request.accept_plugins) {
+    fail_config(fmt::format(
+        "{}: the run was trained by other plugins:\n  {}\nNothing was changed: put those files back, begin a "
+        "new attempt without --resume, or go on with --accept-plugins, which is recorded",
+        record.folder.path, text));
+  }
+  if (!replaced.empty()) record.notes.push_back("accepted with --accept-plugins: " + text);
+  return plugins;
+}
+
 int World::ranks_here() const {
   return threads_only() ? static_cast<int>(settings.parallel.trainers()) : std::max(1, place.local_ranks);
 }
@@ -287,9 +304,10 @@ void World::open_folder(const std::string& base, int keep, bool mixed,
 
   record.open_store(keep, [this](const char* name) { phase.enter(name); });
   if (request.resume) find_checkpoint(mixed, check);
+  const std::vector<LockedPlugin> plugins = plugins_of_run();
   write_text_atomically(*files, record.folder.path + "/config.resolved.toml",
                         to_toml(checked.resolved.root(), true));
-  write_plugin_lock(*files, record.folder.path, loaded_plugins());
+  write_plugin_lock(*files, record.folder.path, plugins);
   note_left_out(registry, record.notes);
   note_crowding();
   record.open_metrics();

@@ -179,6 +179,9 @@ struct World {
   void finish_locked();
   void write_results();
   std::vector<LockedPlugin> loaded_plugins() const;
+  /// Those and, of a run that is resumed, what trained it before. Throws Error(kConfig) where a plugin was
+  /// replaced, unless the request accepts that.
+  std::vector<LockedPlugin> plugins_of_run();
   void connect(const WorldSpec& spec);
   void share_opening(int rank, int keep);
 

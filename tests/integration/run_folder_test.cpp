@@ -49,6 +49,71 @@ TEST(ChangedData, AnotherNumberOfFilesIsOtherData) {
   EXPECT_EQ(ended.status, 2);
 }
 
+TEST(ReplacedPlugins, AreRefusedWithBothDigestsUnlessAccepted) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const fs::path lock = scratch / "runs/tiny/1/plugins.lock";
+  const std::string text = read_file(lock);
+  const std::size_t plugin = text.find("id = \"tenon.adamw\"");
+  ASSERT_NE(plugin, std::string::npos);
+  const std::size_t at = text.find("sha256 = \"", plugin) + 10;
+  const std::string now = text.substr(at, 16), then = "0123456789abcdef";
+  // As a run has it that a build before trained.
+  write_file(lock, replaced(text, text.substr(at, 64), then + text.substr(at + 16, 48)));
+  const auto before = tree(scratch / "runs/tiny/1");
+
+  const Ended refused = scratch.train({"--resume", "--set", "run.steps=8"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err,
+              ::testing::AllOf(::testing::HasSubstr("plugin tenon.adamw was version 0.1.0 (SHA-256 " + then),
+                               ::testing::HasSubstr("and is version 0.1.0 (SHA-256 " + now),
+                               ::testing::HasSubstr("--accept-plugins")));
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+
+  const Ended accepted = scratch.train({"--resume", "--accept-plugins", "--set", "run.steps=8"});
+  EXPECT_EQ(accepted.status, 0) << accepted.err;
+  const std::string both = read_file(lock);
+  EXPECT_THAT(both, ::testing::AllOf(::testing::HasSubstr(then), ::testing::HasSubstr(now),
+                                     ::testing::HasSubstr("first_step = 6")));
+  EXPECT_THAT(scratch.log(), ::testing::HasSubstr("accepted with --accept-plugins: plugin tenon.adamw"));
+  EXPECT_EQ(scratch.train({"--resume", "--set", "run.steps=9"}).status, 0)
+      << "it is the plugin of this run now";
+  EXPECT_EQ(scratch.train({"--accept-plugins"}).status, 2);
+}
+
+// Paths that a file says count from it, and what a run records is absolute: any command reads the run again,
+// from any folder.
+TEST(RelativePaths, AreThoseOfTheFileThatSaysThem) {
+  const Scratch scratch;
+  fs::create_directories(scratch / "project/mine");
+  fs::create_directories(scratch / "elsewhere");
+  fs::copy_file(scratch / "text.txt", scratch / "project/mine/words.txt");
+  write_file(scratch / "project/run.toml",
+             replaced(read_file(scratch / "run.toml"), "\"text.txt\"", "\"mine/words.txt\"") +
+                 "\n[plugins]\npaths = [\"mine\"]\n");
+  const auto from = [&](const char* folder, std::vector<std::string> words) {
+    return Child({.arguments = std::move(words), .folder = scratch / folder}).wait();
+  };
+  const Ended trained = from("elsewhere", {"train", "../project/run.toml", "--quiet"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string run = (scratch / "elsewhere/runs/tiny/1").string();
+  const std::string resolved = read_file(run + "/config.resolved.toml");
+  EXPECT_THAT(resolved,
+              ::testing::AllOf(::testing::HasSubstr((scratch / "project/mine/words.txt").string()),
+                               ::testing::HasSubstr("[\"" + (scratch / "project/mine").string() + "\"]")));
+  for (const char* folder : {"elsewhere", "project", "."}) {
+    const Ended evaluated = from(folder, {"evaluate", run});
+    EXPECT_EQ(evaluated.status, 0) << folder << ": " << evaluated.err;
+  }
+  const Ended again = from(".", {"train", run + "/config.resolved.toml", "--quiet", "--run-dir", "again"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  fs::remove(scratch / "project/mine/words.txt");
+  EXPECT_THAT(from("elsewhere", {"check", "../project/run.toml"}).err,
+              ::testing::ContainsRegex(
+                  "run.toml:[0-9]+:[0-9]+: option 'path' of dataset.text: cannot find "
+                  "'mine/words.txt'; tried\n  .*project/mine/words.txt\n  .*elsewhere/mine/words.txt"));
+}
+
 // Any part may be on another disk: the run's folder, an attempt, its checkpoints, one of these.
 TEST(RunFolder, WhatIsLinkedIsSeenByEveryCommand) {
   const Scratch scratch;

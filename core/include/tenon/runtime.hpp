@@ -31,7 +31,8 @@ struct ProcessPlace {
 struct TrainRequest {
   std::string run_dir;  ///< in place of runs/<name>; "" = default
   bool resume = false;
-  bool extend = false;  ///< with resume: another run.steps may plan the schedule anew
+  bool extend = false;          ///< with resume: another run.steps may plan the schedule anew
+  bool accept_plugins = false;  ///< with resume: plugins may be others than those that trained so far
   bool quiet = false;
   bool terminal = false;        ///< a person watches standard error
   bool handle_signals = false;  ///< SIGINT and SIGTERM become an agreed stop
