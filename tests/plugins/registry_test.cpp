@@ -1,5 +1,7 @@
 #include "support.hpp"
 
+#include <gmock/gmock.h>
+
 #include <cstdlib>
 
 // twin.cpp, compiled with TENON_PLUGIN_STATIC_NAME
@@ -223,6 +225,38 @@ TEST(Registry, BuiltInPluginsAreAllOrNothing) {
             "Cannot load 'built in': plugin id 'test.linked' is offered by two files: built in (0.0.1) and "
             "built in (0.0.1). "
             "Remove one of them. No plugin code was run.");
+}
+
+TEST(Registry, APluginIsLoadedOnlyWithThoseThatItNeeds) {
+  const auto added = [](const char* need) {
+    static const char* needs[2];
+    needs[0] = need;
+    Registry registry;
+    registry.discover_only({fixture::path("good/good").string()});
+    tenon_plugin_v1_t plugin = linked_twin;
+    plugin.needs = needs;
+    try {
+      registry.add_builtin(plugin);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::vector<PluginStatus> there = [] {
+    Registry registry;
+    registry.discover_only({fixture::path("good/good").string()});
+    return registry.plugins();
+  }();
+  const std::string id = there.at(0).id, version = there.at(0).version;
+  EXPECT_EQ(added(id.c_str()), "");
+  EXPECT_EQ(added((id + " >= " + version).c_str()), "");
+  EXPECT_THAT(added((id + " >= 99").c_str()),
+              ::testing::HasSubstr("it needs the plugin '" + id + " >= 99', and " + there.at(0).file +
+                                   " is version " + version));
+  EXPECT_THAT(added("acme.gone >= 1"),
+              ::testing::HasSubstr("it needs the plugin 'acme.gone >= 1', which is not there. "
+                                   "Places searched:\n  given: "));
+  EXPECT_THAT(added("gone > 1"), ::testing::HasSubstr("it needs 'gone > 1', which is not of the form"));
 }
 
 TEST(Registry, TheMacroServesLinkedPluginsToo) {

@@ -72,6 +72,9 @@ struct PluginInfo {
   StaticText<64> licence = "Apache-2.0";  ///< SPDX
   StaticText<256> url = "";
   const PluginHooks* hooks = nullptr;
+  /// Other plugins that must be there: a NULL-terminated static array of "vendor.name" or "vendor.name
+  /// >= 1.2".
+  const char* const* needs = nullptr;
 };
 
 TENON_ABI_END
@@ -358,6 +361,7 @@ struct PluginGlue {
       plugin.shutdown = Info.hooks->shutdown;
     }
     plugin.components = kComponentList<Components...>.data();
+    plugin.needs = Info.needs;
     return plugin;
   }
 };

@@ -48,10 +48,15 @@ typedef enum tenon_option_type {
   TENON_OPTION_REAL_LIST = 6,
   TENON_OPTION_TEXT_LIST = 7,
   TENON_OPTION_COMPONENT = 8, /* a nested table with its own `type`; see component_kind */
-  TENON_OPTION_SECTIONS = 9   /* tables under names of the user's own; see section_options */
+  TENON_OPTION_SECTIONS = 9,  /* tables under names of the user's own; see section_options */
+  TENON_OPTION_PATH_LIST = 10
 } tenon_option_type;
 
-enum { TENON_OPTION_REQUIRED = 1u };
+enum {
+  TENON_OPTION_REQUIRED = 1u,
+  TENON_OPTION_NAMED = 2u, /* entries of a PATH_LIST are "NAME=PATH", and PATH may end in ":/PART" of a file */
+  TENON_OPTION_LATER = 4u  /* a PATH that need not be there before the run starts */
+};
 
 typedef struct tenon_option_v1 {
   uint32_t struct_size;
@@ -118,6 +123,7 @@ typedef struct tenon_plugin_v1 {
   int (*init)(const tenon_host_v1* host, tenon_error* err); /* 0 = ok; NULL = nothing to do */
   void (*shutdown)(void);                      /* joins threads, frees devices; NULL = nothing to do */
   const tenon_component_v1* const* components; /* NULL-terminated */
+  const char* const* needs; /* other plugins, NULL-terminated, e.g. "acme.rope >= 0.2"; NULL = none */
 } tenon_plugin_v1_t;
 
 #ifdef __cplusplus

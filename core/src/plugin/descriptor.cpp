@@ -180,6 +180,7 @@ std::string default_problem(const tenon_option_v1& spec) {
       problem = take_list(spec, TENON_OPTION_REAL, text);
       break;
     case TENON_OPTION_TEXT_LIST:
+    case TENON_OPTION_PATH_LIST:
       problem = take_list(spec, TENON_OPTION_TEXT, text);
       break;
     case TENON_OPTION_COMPONENT:
@@ -267,7 +268,7 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   for (const char* const* old = option.old_names; old != nullptr && *old != nullptr; ++old) {
     if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));
   }
-  if (option.type > TENON_OPTION_SECTIONS) return at(fmt::format("the type {} is unknown", option.type));
+  if (option.type > TENON_OPTION_PATH_LIST) return at(fmt::format("the type {} is unknown", option.type));
   if (option.unit == nullptr) return at("unit is missing; \"\" means none");
   if (option.doc == nullptr) return at("doc is missing");
   if (auto problem = text_problem("since", option.since); !problem.empty()) return at(problem);
@@ -345,6 +346,40 @@ std::string component_name(std::string_view kind, std::string_view id) {
   return fmt::format("{}.{}", config::kind_name(kind), id);
 }
 
+std::optional<Need> parse_need(std::string_view text) {
+  Need need;
+  const std::size_t sign = text.find(">=");
+  std::string_view id = text.substr(0, sign);
+  while (!id.empty() && id.back() == ' ') id.remove_suffix(1);
+  need.id = id;
+  if (!is_plugin_id(id)) return std::nullopt;
+  if (sign == std::string_view::npos) return need;
+  std::string_view least = text.substr(sign + 2);
+  while (!least.empty() && least.front() == ' ') least.remove_prefix(1);
+  need.least = least;
+  if (least.empty() || least.find_first_not_of("0123456789.") != std::string_view::npos ||
+      least.back() == '.')
+    return std::nullopt;
+  return need;
+}
+
+bool is_version_at_least(std::string_view have, std::string_view least) {
+  const auto next = [](std::string_view& text) {
+    long number = 0;
+    std::size_t digits = 0;
+    for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits)
+      number = std::min(number * 10 + (text[digits] - '0'), 1'000'000'000L);
+    text.remove_prefix(std::min(text.size(), digits + 1));
+    return number;
+  };
+  have = have.substr(0, have.find_first_of("-+"));
+  while (!least.empty()) {
+    const long a = next(have), b = next(least);
+    if (a != b) return a > b;
+  }
+  return true;
+}
+
 std::string descriptor_problem(const tenon_plugin_v1_t& plugin) {
   if (plugin.magic != TENON_PLUGIN_ABI_MAGIC) {
     return fmt::format("magic is {:#018x}, expected {:#018x}", plugin.magic,
@@ -370,6 +405,11 @@ std::string descriptor_problem(const tenon_plugin_v1_t& plugin) {
   }
   if (!is_version(plugin.version))
     return fmt::format("version '{}' is not of the form '1.2.3'", plugin.version);
+  for (auto need = plugin.needs; need != nullptr && *need != nullptr; ++need) {
+    if (!parse_need(*need))
+      return fmt::format("it needs '{}', which is not of the form 'vendor.name' or 'vendor.name >= 1.2'",
+                         *need);
+  }
   if (plugin.components == nullptr || *plugin.components == nullptr) return "it offers no component";
   std::set<std::string> taken;
   for (auto component = plugin.components; *component != nullptr; ++component) {
@@ -518,8 +558,8 @@ OptionDescription read_option(LineReader& words) {
 }  // namespace
 
 PluginDescription describe(const tenon_plugin_v1_t& plugin) {
-  PluginDescription result{
-      plugin.id, plugin.version, plugin.summary, plugin.vendor, plugin.licence, plugin.url, {}};
+  PluginDescription result{plugin.id,      plugin.version, plugin.summary,      plugin.vendor,
+                           plugin.licence, plugin.url,     texts(plugin.needs), {}};
   for (auto component = plugin.components; *component != nullptr; ++component) {
     const tenon_component_v1& c = **component;
     ComponentDescription& description = result.components.emplace_back();
@@ -546,7 +586,7 @@ void write_option(LineWriter& out, std::string_view key, const OptionDescription
 
 std::string to_lines(const PluginDescription& d) {
   LineWriter out;
-  out.line("plugin", d.id, d.version, d.summary, d.vendor, d.licence, d.url);
+  out.line("plugin", d.id, d.version, d.summary, d.vendor, d.licence, d.url, d.needs);
   for (const ComponentDescription& c : d.components) {
     out.line("component", c.kind, c.id, c.summary, std::uint64_t{c.maturity}, c.capabilities, c.aliases,
              c.requirements);
@@ -573,6 +613,7 @@ std::optional<PluginDescription> from_lines(std::string_view text) {
            {&result.id, &result.version, &result.summary, &result.vendor, &result.licence, &result.url}) {
         *field = words.text();
       }
+      result.needs = words.list();
     } else if (key == "component" && !result.id.empty()) {
       ComponentDescription& c = result.components.emplace_back();
       for (std::string* field : {&c.kind, &c.id, &c.summary}) *field = words.text();

@@ -17,6 +17,16 @@ namespace tenon::plugin {
 /// The first thing that is wrong, "" when nothing is. Ends without a full stop.
 std::string descriptor_problem(const tenon_plugin_v1_t& plugin);
 
+/// A text of PluginInfo::needs, "acme.rope >= 0.2" or "acme.rope".
+struct Need {
+  std::string id;
+  std::string least;  ///< "" = any version
+};
+/// nullopt where the text has another form.
+std::optional<Need> parse_need(std::string_view text);
+/// Whether version `have` is at least `least`, number by number: "0.10.0" after "0.9".
+bool is_version_at_least(std::string_view have, std::string_view least);
+
 /// "vendor" of "vendor.name".
 std::string_view vendor_of(std::string_view plugin_id);
 /// "optimizer.lion", as messages and `tenon inspect` say it.
@@ -52,6 +62,7 @@ struct ComponentDescription {
 
 struct PluginDescription {
   std::string id, version, summary, vendor, licence, url;
+  std::vector<std::string> needs;
   std::vector<ComponentDescription> components;
 };
 

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
+#include <tuple>
 
 namespace tenon::plugin {
 namespace {
@@ -40,7 +42,8 @@ struct Sound {
               "",
               nullptr,
               nullptr,
-              components};
+              components,
+              nullptr};
   }
   OptionSpec lr = option::real("lr", "1e-4").at_least(0);
   OptionSpec mode = option::text("mode", "\"up\"").one_of(kChoices);
@@ -55,6 +58,25 @@ TEST(Descriptor, SoundOnePasses) {
   EXPECT_EQ(descriptor_problem(sound.plugin), "");
 }
 
+TEST(Descriptor, NeedsNameAPluginAndTheLeastVersion) {
+  for (const auto& [text, id, least] :
+       {std::tuple{"acme.rope >= 0.2", "acme.rope", "0.2"}, std::tuple{"acme.rope>=1", "acme.rope", "1"},
+        std::tuple{"acme.rope", "acme.rope", ""}}) {
+    const std::optional<Need> need = parse_need(text);
+    ASSERT_TRUE(need) << text;
+    EXPECT_EQ(need->id, id);
+    EXPECT_EQ(need->least, least);
+  }
+  for (const char* text :
+       {"", "rope", "acme.rope >=", "acme.rope >= x", "acme.rope >= 1.", "acme.rope > 1", "acme.rope 1"})
+    EXPECT_FALSE(parse_need(text)) << text;
+  EXPECT_TRUE(is_version_at_least("0.10.0", "0.9"));
+  EXPECT_TRUE(is_version_at_least("1.2.3", "1.2.3"));
+  EXPECT_TRUE(is_version_at_least("1.2.3-rc1", "1.2"));
+  EXPECT_FALSE(is_version_at_least("0.9.9", "0.10"));
+  EXPECT_FALSE(is_version_at_least("1.2.3", "1.2.4"));
+}
+
 TEST(Descriptor, Problems) {
   struct Case {
     void (*damage)(Sound&);
@@ -62,7 +84,7 @@ TEST(Descriptor, Problems) {
   };
   const Case cases[] = {
       {[](Sound& s) { s.plugin.magic = 0; }, "magic is 0x0000000000000000, expected 0x54454e4f4e763131"},
-      {[](Sound& s) { s.plugin.struct_size = 8; }, "struct_size is 8, expected at least 96"},
+      {[](Sound& s) { s.plugin.struct_size = 8; }, "struct_size is 8, expected at least 104"},
       {[](Sound& s) { s.plugin.abi_epoch = 4095; }, "abi_epoch is 4095, expected 0"},
       {[](Sound& s) { s.plugin.abi_tag = nullptr; }, "abi_tag is missing"},
       {[](Sound& s) { s.plugin.id = nullptr; }, "id is missing"},

@@ -68,7 +68,8 @@ AT(tenon_plugin_v1_t, url, 64);
 AT(tenon_plugin_v1_t, init, 72);
 AT(tenon_plugin_v1_t, shutdown, 80);
 AT(tenon_plugin_v1_t, components, 88);
-SIZE(tenon_plugin_v1_t, 96);
+AT(tenon_plugin_v1_t, needs, 96);
+SIZE(tenon_plugin_v1_t, 104);
 
 // Values that old plugins hold.
 static_assert(TENON_OPTION_BOOL == 0);
@@ -79,6 +80,7 @@ static_assert(TENON_OPTION_PATH == 4);
 static_assert(TENON_OPTION_INT_LIST == 5);
 static_assert(TENON_OPTION_REAL_LIST == 6);
 static_assert(TENON_OPTION_TEXT_LIST == 7);
+static_assert(TENON_OPTION_PATH_LIST == 10);
 static_assert(TENON_OPTION_COMPONENT == 8);
 static_assert(TENON_OPTION_SECTIONS == 9);
 static_assert(TENON_OPTION_REQUIRED == 1);

@@ -40,6 +40,7 @@ struct Registry::Impl {
   void discover(std::vector<plugin::SearchPlace> found);
   void discover_file(const std::filesystem::path& file, const std::string& origin);
   bool conflicts(PluginStatus& status);
+  void require_needs(const tenon_plugin_v1_t& descriptor, const std::string& file) const;
   const Loaded& load(std::size_t index);
   const Loaded& add_loaded(const tenon_plugin_v1_t& descriptor, const PluginStatus& status);
   const Loaded* loaded(std::string_view plugin_id) const;
@@ -131,6 +132,24 @@ const Registry::Impl::Loaded& Registry::Impl::add_loaded(const tenon_plugin_v1_t
   return entry;
 }
 
+void Registry::Impl::require_needs(const tenon_plugin_v1_t& descriptor, const std::string& file) const {
+  for (auto text = descriptor.needs; text != nullptr && *text != nullptr; ++text) {
+    const plugin::Need need = plugin::parse_need(*text).value();  // the descriptor was checked
+    const auto found = std::find_if(plugins.begin(), plugins.end(), [&](const PluginStatus& other) {
+      return other.id == need.id && other.state != State::kFailed;
+    });
+    if (found == plugins.end()) {
+      fail_plugin(plugin::cannot_load(
+          file, fmt::format("it needs the plugin '{}', which is not there. Places searched:{}", *text,
+                            plugin::places_text(places))));
+    }
+    if (!plugin::is_version_at_least(found->version, need.least)) {
+      fail_plugin(plugin::cannot_load(file, fmt::format("it needs the plugin '{}', and {} is version {}.",
+                                                        *text, found->file, found->version)));
+    }
+  }
+}
+
 const Registry::Impl::Loaded& Registry::Impl::load(std::size_t index) {
   PluginStatus& status = plugins[index];
   if (const Loaded* entry = loaded(status.id)) return *entry;
@@ -142,6 +161,7 @@ const Registry::Impl::Loaded& Registry::Impl::load(std::size_t index) {
     if (open.tag.text != status.abi_tag) {
       fail_plugin(plugin::cannot_load(status.file, "the file changed since it was discovered."));
     }
+    require_needs(*open.descriptor, status.file);
     plugin::init_plugin(*open.descriptor, open.file);
     status.state = State::kLoaded;
     status.sha256 = std::move(sha256);
@@ -198,6 +218,7 @@ void Registry::add_builtin(const tenon_plugin_v1_t& descriptor) {
     for (auto alias = (*component)->aliases; alias != nullptr && *alias != nullptr; ++alias)
       offer.aliases.emplace_back(*alias);
   }
+  impl_->require_needs(descriptor, kBuiltIn);
   plugin::init_plugin(descriptor, kBuiltIn);
   impl_->add_loaded(descriptor, status);
   impl_->plugins.push_back(std::move(status));

@@ -45,7 +45,8 @@ class BadComponent : public toy::Plain {
           "",
           nullptr,
           nullptr,
-          tenon::detail::kComponentList<BadComponent>.data()};
+          tenon::detail::kComponentList<BadComponent>.data(),
+          nullptr};
 }
 
 }  // namespace
