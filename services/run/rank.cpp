@@ -121,6 +121,7 @@ void Rank::open_folder() {
     // Until the end has shown it.
     if (world_.record.result.nondeterminism.empty())
       world_.record.result.nondeterminism = "not checked: the run did not come to its end";
+    for (std::string& warning : trainer_.warnings()) world_.record.notes.push_back(std::move(warning));
     for (const std::string& note : world_.record.notes) {
       with_.host.log(LogLevel::kWarning, note);
       if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", note.c_str());

@@ -279,7 +279,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
-  updater_->bind({groups_->coordinates(), groups_->all()});
+  updater_->bind({groups_->coordinates(), groups_->all()}, settings.run.steps);
   if (requests_ != nullptr)
     requests_->open(*weights_, *updater_, *parts_, rows_->sharded(), shares_weights());
 }
@@ -490,7 +490,32 @@ std::vector<std::string> Trainer::facts() const {
                               kept.empty() || kept.size() == sites ? "" : ", ",
                               kept.size() == sites ? "" : fmt::format("{}", fmt::join(kept, ", "))));
   lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
+  for (const std::string& warning : warnings()) lines.push_back("warning: " + warning);
   return lines;
+}
+
+std::vector<std::string> Trainer::warnings() const {
+  std::vector<std::string> all;
+  const config::RunSettings& run = world_.settings.run;
+  std::int64_t slots = run.steps;
+  if (run.max_samples) slots = std::min(slots, (*run.max_samples - 1) / slot_samples() + 1);
+  const std::int64_t first = weights_->replicas() > 1 ? parts_->sync->first_round() : 0;
+  if (first > slots) {
+    all.push_back(
+        fmt::format("sync.{} acts for the first time after {} slots, and the run ends after {}: it compares "
+                    "nothing; raise "
+                    "run.steps, or lower the strategy's interval or warm-up",
+                    parts_->sync.id(), first, slots));
+  }
+  const double base = parts_->optimizer->base_lr();
+  const auto rate = [&](std::int64_t slot) { return parts_->schedule->rate({slot, run.steps, base}); };
+  if (slots > 1 && rate(slots - 1) > rate(slots - 2) && rate(slots - 1) < base) {
+    all.push_back(fmt::format(
+        "schedule.{} is still in its warm-up when the run ends after {} slots: the rate reaches {:.3g} "
+        "of {:.3g}; shorten the warm-up, or raise run.steps",
+        parts_->schedule.id(), slots, rate(slots - 1), base));
+  }
+  return all;
 }
 
 }  // namespace tenon::train

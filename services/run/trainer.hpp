@@ -93,6 +93,8 @@ class Trainer {
   void check(const CheckpointReader& reader) const;
   /// Facts for `tenon check`: parameters, memory, unquantized sites.
   std::vector<std::string> facts() const;
+  /// What a person would want to know before the run: parts of it that never come to act.
+  std::vector<std::string> warnings() const;
   /// Bytes that this rank holds while it trains: parameter sets, optimizer state, its workers' executors, and
   /// the copy from which checkpoints are written.
   std::int64_t planned_bytes() const;

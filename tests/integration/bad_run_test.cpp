@@ -74,6 +74,49 @@ TEST(Stacks, ThatAreTooSmallAreRefusedInWords) {
   }
 }
 
+/// A run of six slots that ends before a part of it has acted.
+TEST(Warnings, NameThePartsThatNeverAct) {
+  struct Case {
+    std::vector<std::string> sets;
+    const char* warning;  // "" = none
+  };
+  const Case cases[] = {
+      {{"sync.type=ddp"}, ""},
+      {{"sync.type=diloco", "sync.interval=3"}, ""},
+      {{"sync.type=diloco", "sync.interval=6"}, ""},
+      {{"sync.type=diloco", "sync.interval=7"}, "sync.diloco acts for the first time after 7 slots"},
+      {{"sync.type=post_local_sgd", "sync.interval=4", "sync.warmup=5"},
+       "sync.post_local_sgd acts for the first time after 8"},
+      {{"sync.type=palsgd", "sync.interval=3"}, "sync.palsgd acts for the first time after 102 slots"},
+      {{"sync.type=streaming_diloco", "sync.interval=4", "sync.fragments=2", "sync.delay=1"}, ""},
+      {{"sync.type=streaming_diloco", "sync.interval=100"},
+       "sync.streaming_diloco acts for the first time after"},
+      {{"sync.type=powersgd", "sync.inner={type=\"ddp\"}", "sync.start_after=6"},
+       "sync.powersgd acts for the first time after 7 slots, and the run ends after 6"},
+      {{"sync.type=shadow_ma", "sync.mode=\"foreground\"", "sync.interval=10"},
+       "sync.shadow_ma acts for the first time after 10"},
+      {{"sync.type=ddp", "schedule.type=cosine", "schedule.warmup=5"}, ""},
+      {{"sync.type=ddp", "schedule.type=cosine", "schedule.warmup=12"},
+       "schedule.cosine is still in its warm-up when the run ends after 6 slots: the rate reaches 0.0005 of "
+       "0.001"},
+  };
+  const Scratch scratch;
+  for (const Case& one : cases) {
+    std::vector<std::string> words{
+        "check", "run.toml",          "--set", "parallel.ranks=2", "--set", "transport.type=thread",
+        "--set", "optimizer.lr=0.001"};
+    for (const std::string& set : one.sets) words.insert(words.end(), {"--set", set});
+    const Ended ended = scratch.run(words);
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    if (*one.warning == 0)
+      EXPECT_EQ(ended.out.find("warning"), std::string::npos) << one.sets[0] << "\n" << ended.out;
+    else
+      EXPECT_THAT(ended.out, ::testing::HasSubstr("warning: " + std::string(one.warning)));
+  }
+  ASSERT_EQ(scratch.train({"--set", "schedule.type=cosine", "--set", "schedule.warmup=12"}).status, 0);
+  EXPECT_THAT(scratch.log(), ::testing::HasSubstr("schedule.cosine is still in its warm-up"));
+}
+
 TEST(RunFolders, ASecondRunGetsItsOwnAttempt) {
   const Scratch scratch;
   EXPECT_EQ(scratch.train().status, 0);

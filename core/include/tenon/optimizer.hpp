@@ -76,6 +76,7 @@ struct OptimizerSetup {
   std::span<const std::uint8_t> first_holder;
   Communicator* mesh = nullptr;  ///< all ranks of the replica's mesh; null when it has one rank
   Device* device = nullptr;
+  std::int64_t steps = 0;  ///< planned slots of the run
 };
 
 /// A rule that prepares ("tenon.optimizer.setup/1"): products, scratch memory, choices by name. All ranks of

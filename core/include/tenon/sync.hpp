@@ -114,6 +114,10 @@ class Sync {
   /// Called once after initial weights exist and are equal on all replicas (the core broadcast them), and
   /// before a restore.
   virtual void start(Replica& replica) = 0;
+  /// Slots after which the strategy has first done what it is for (a sync round, a compressed message); 0: it
+  /// does so from the first slot on, or at no planned slot. Pure; may be called before start. A shorter run
+  /// is warned of.
+  virtual std::int64_t first_round() const = 0;
   /// Pure in configuration, seed, replica and t.
   virtual SlotPlan plan(const Slot& slot) const = 0;
   virtual GradientGroup gradient_group() const = 0;
@@ -136,6 +140,7 @@ class SyncBase : public Sync {
  public:
   ~SyncBase() override;
   void start(Replica& replica) override;
+  std::int64_t first_round() const override;
   SlotPlan plan(const Slot& slot) const override;
   GradientGroup gradient_group() const override;
   void on_gradients_ready(const Bucket& bucket) override;
@@ -161,6 +166,7 @@ class SyncDecorator : public SyncBase {
   explicit SyncDecorator(Sync* inner);
   ~SyncDecorator() override;
   void start(Replica& replica) override;
+  std::int64_t first_round() const override;
   SlotPlan plan(const Slot& slot) const override;
   GradientGroup gradient_group() const override;
   void on_gradients_ready(const Bucket& bucket) override;

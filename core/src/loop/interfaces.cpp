@@ -164,6 +164,9 @@ void* RecoveryDecorator::query(std::string_view interface_id) {
 void SyncBase::start(Replica& replica) {
   replica_ = &replica;
 }
+std::int64_t SyncBase::first_round() const {
+  return 0;
+}
 SlotPlan SyncBase::plan(const Slot&) const {
   return {};
 }
@@ -195,6 +198,9 @@ SyncDecorator::SyncDecorator(Sync* inner) : inner_(inner) {
 void SyncDecorator::start(Replica& replica) {
   SyncBase::start(replica);
   inner_->start(replica);
+}
+std::int64_t SyncDecorator::first_round() const {
+  return inner_->first_round();
 }
 SlotPlan SyncDecorator::plan(const Slot& slot) const {
   return inner_->plan(slot);

@@ -56,12 +56,12 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
   cut();
 }
 
-void Updater::bind(const MeshSpec& mesh) {
+void Updater::bind(const MeshSpec& mesh, std::int64_t steps) {
   auto* binding = static_cast<OptimizerBinding*>(optimizer_.query(OptimizerBinding::kId));
   if (binding == nullptr) return;
   for (const ParameterInfo& info : live_.parameters())
     first_holder_.push_back(is_first_holder(info.spec, mesh.coordinates) ? 1 : 0);
-  binding->bind({live_.parameters(), first_holder_, mesh.all, &device_});
+  binding->bind({live_.parameters(), first_holder_, mesh.all, &device_, steps});
 }
 
 void Updater::cut() {

@@ -24,8 +24,8 @@ struct MeshSpec {
 class Updater {
  public:
   Updater(Optimizer& optimizer, ParameterSet& live, Device& device);
-  /// Lets a rule that asks for it prepare. Once, before the first apply().
-  void bind(const MeshSpec& mesh);
+  /// Lets a rule that asks for it prepare for a run of `steps` planned slots. Once, before the first apply().
+  void bind(const MeshSpec& mesh, std::int64_t steps);
 
   /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once; rows of
   /// tables that are sharded over the replicas summed over `replicas`, unless that is null. NaN or infinite

@@ -16,6 +16,10 @@ Compressor::Compressor(const char* name, const Options& options)
       start_after_(options.integer("start_after")),
       feeds_back_(options.boolean("error_feedback")) {}
 
+std::int64_t Compressor::first_round() const {
+  return std::max(start_after_ > 0 ? start_after_ + 1 : 0, SyncDecorator::first_round());
+}
+
 Compressor::~Compressor() {
   group_.reset();
   for (const TensorView& view : owned_) device_->release(view.data, view.bytes());

@@ -45,6 +45,7 @@ class Compressor : public SyncDecorator, private MeanReducer {
   Compressor(const char* name, const Options& options);
   ~Compressor() override;
   void start(Replica& replica) override;
+  std::int64_t first_round() const override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
   void* query(std::string_view interface_id) override;
 

@@ -70,6 +70,7 @@ class Rounds : public SyncBase {
         measures_drift_(options.boolean("drift")) {}
 
   void start(Replica& replica) override;
+  std::int64_t first_round() const override { return (warmup_ / interval_ + 1) * interval_; }
   /// In the warm-up all replicas have the same gradients, so each decides alike by itself.
   GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
   void on_gradients_ready(const Bucket& bucket) override;

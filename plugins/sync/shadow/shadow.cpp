@@ -58,6 +58,11 @@ std::vector<TensorView> Shadow::allocate() {
   return views;
 }
 
+std::int64_t Shadow::first_round() const {
+  if (background()) return 0;
+  return at_.empty() ? interval_ : at_.front();
+}
+
 bool Shadow::due(std::int64_t done) const {
   if (at_.empty()) return done % interval_ == 0;
   return std::binary_search(at_.begin(), at_.end(), done);

@@ -67,6 +67,7 @@ class Shadow : public SyncBase {
   void after_step(const Slot& slot, const StepOutcome& outcome) final;
   /// Collective. Completes and merges exchanges in flight, on all trainers: an exchange changes both its
   /// ends, so half of one must not be saved.
+  std::int64_t first_round() const override;
   void quiesce() final;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;

@@ -66,6 +66,7 @@ class StreamingDiloco final : public SyncBase {
   explicit StreamingDiloco(const Options& options);
 
   void start(Replica& replica) override;
+  std::int64_t first_round() const override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
   /// Waits for the transfer in flight; the state tells whether it was merged.
   void quiesce() override { wire_.land(); }
@@ -76,6 +77,8 @@ class StreamingDiloco final : public SyncBase {
   /// Returns the fragment to send after slot `done` - 1, or -1. Depends only on the number of slots, so that
   /// all replicas send the same fragments in the same order, also after a restart.
   int leaving(std::int64_t done) const;
+  /// Returns t_p of the paper: the slots by which the rounds of a fragment come after those of the first.
+  std::int64_t offset(std::int64_t fragment) const;
   void send(std::size_t fragment);
   void merge(std::size_t fragment);
   void sync_anchor_buffers();
@@ -89,10 +92,10 @@ class StreamingDiloco final : public SyncBase {
   Elementwise* elementwise_ = nullptr;
   ParameterSet* anchor_ = nullptr;
   std::vector<Fragment> fragments_;
-  std::vector<std::int64_t> offsets_;  ///< t_p of the paper
-  std::vector<std::int64_t> rounds_;   ///< rounds so far
-  std::int64_t flying_ = -1;           ///< fragment that is sent and not merged
-  std::int64_t due_ = 0;               ///< number of slots after which it is merged
+  std::vector<std::int64_t> offsets_;
+  std::vector<std::int64_t> rounds_;  ///< rounds so far
+  std::int64_t flying_ = -1;          ///< fragment that is sent and not merged
+  std::int64_t due_ = 0;              ///< number of slots after which it is merged
 };
 
 StreamingDiloco::StreamingDiloco(const Options& options)
@@ -126,13 +129,20 @@ void StreamingDiloco::start(Replica& replica) {
   elementwise_ = &replica.device().family<Elementwise>();
   refuse_copied_tables(replica, "streaming_diloco");
   fragments_ = cut_fragments(replica.live(), count_, patterns_);
-  for (std::int64_t p = 0; p < count_; ++p)
-    offsets_.push_back(interval_ / count_ * p + interval_ % count_ * p / count_);
+  for (std::int64_t p = 0; p < count_; ++p) offsets_.push_back(offset(p));
   rounds_.assign(fragments_.size(), 0);
   anchor_ = &replica.create_set("anchor");
   outer_.start(replica);
   wire_.start(replica, fragments_);
   replica.copy(replica.live(), *anchor_);
+}
+
+std::int64_t StreamingDiloco::offset(std::int64_t fragment) const {
+  return interval_ / count_ * fragment + interval_ % count_ * fragment / count_;
+}
+
+std::int64_t StreamingDiloco::first_round() const {
+  return (full_first_ || count_ == 1 ? interval_ : offset(1)) + delay_;
 }
 
 int StreamingDiloco::leaving(std::int64_t done) const {
