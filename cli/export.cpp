@@ -9,6 +9,7 @@
 #include <tenon/model.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iostream>
 
@@ -31,6 +32,17 @@ ExportPlan plan_of(StoredRun& run) {
   const Component<Dataset> data = run.make<Dataset>("data");
   data->open(run.checked().core.run.seed_order);
   return names->export_plan(data->info());
+}
+
+/// Why nothing but weights can be written: a graph that [model] edits is not the one that the model's plugin
+/// describes to other programs. "" where it is that one.
+std::string edits_of(StoredRun& run) {
+  std::vector<std::string> edits;
+  for (const Member& member : run.checked().model_edits.table())
+    edits.push_back("[[model." + member.key + "]]");
+  if (edits.empty()) return "";
+  return fmt::format("the graph was edited ({}), so it may no longer be one that those files describe",
+                     fmt::join(edits, ", "));
 }
 
 void refuse_existing(FileSystem& files, const std::string& path) {
@@ -77,7 +89,13 @@ int run_export(const std::vector<std::string>& arguments) {
   const std::optional<DType> dtype = asked_dtype(parsed.values);
 
   StoredRun stored("export", parsed.values["run"].as<std::vector<std::string>>()[0]);
-  const ExportPlan plan = plan_of(stored);
+  ExportPlan plan = plan_of(stored);
+  const std::string edits = plan.files.empty() ? "" : edits_of(stored);
+  std::string left_out;
+  if (!edits.empty()) {
+    for (const ExportedFile& file : plan.files) left_out += (left_out.empty() ? "" : ", ") + file.name;
+    plan.files.clear();
+  }
   const std::string folder = parent_path(out);
   if (parsed.values.count("overwrite") == 0) {
     refuse_existing(stored.files(), out);
@@ -98,6 +116,7 @@ int run_export(const std::vector<std::string>& arguments) {
                              weights.items.size(), weights.elements, reader.step(), stored.folder(),
                              whose_text(stored_weights), weights.hash);
     for (const ExportedFile& file : plan.files) std::cout << folder << "/" << file.name << "\n";
+    if (!left_out.empty()) std::cout << fmt::format("without {}: {}\n", left_out, edits);
     return 0;
   }
   JsonWriter json;
@@ -111,6 +130,7 @@ int run_export(const std::vector<std::string>& arguments) {
   json.begin_object("beside");
   for (const ExportedFile& file : plan.files) json.member(file.name, folder + "/" + file.name);
   json.end_object();
+  if (!left_out.empty()) json.member("without", left_out + ": " + edits);
   json.end_object();
   std::cout << json.take();
   return 0;

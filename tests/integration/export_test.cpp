@@ -54,6 +54,22 @@ TEST(Export, WritesTheWeightsUnderTheirNames) {
   }
 }
 
+// An edited graph is no GPT-Neo that config.json could describe.
+TEST(Export, OfAnEditedModelWritesWeightsAlone) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train({"--set", "model.override=[{match = \"*.ln_1\", type = \"rms_norm\"}]"}).status, 0);
+  const auto before = tree(scratch.folder());
+  const Ended ended = scratch.run({"export", "runs/tiny", "--out", "hf/model.safetensors"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out,
+              HasSubstr("without config.json: the graph was edited ([[model.override]]), so it may no "
+                        "longer be one that those files describe"));
+  EXPECT_EQ(changes(scratch.folder(), before), std::vector<std::string>{"hf/model.safetensors"});
+  const Ended json =
+      scratch.run({"export", "runs/tiny", "--out", "hf/model.safetensors", "--json", "--overwrite"});
+  EXPECT_THAT(json.out, HasSubstr("\"without\": \"config.json: the graph was edited"));
+}
+
 TEST(Export, RoundsToBf16AndFoldsTheScaleOfLogits) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train({"--set", "model.scale_logits=true"}).status, 0);
