@@ -40,6 +40,7 @@ int run_ab(const std::vector<std::string>& arguments) {
   study.jobs = parsed.values["jobs"].as<int>();
   study.self_check = parsed.values.count("aa") > 0;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  study.resolve = resolved_config;
   study.progress = [terminal](const std::string& line, bool finished) {
     print_progress(terminal, line, finished);
   };

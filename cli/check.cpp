@@ -86,8 +86,10 @@ void require_machine(Registry& registry, config::CheckedRun& checked) {
 void declare_check(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
-  options.add_options()("explain", po::value<std::string>(),
-                        "KEY  say which file set a value and what it overrode");
+  options.add_options()(
+      "explain", po::value<std::string>()->implicit_value(""),
+      "KEY  say which file set a value and what it overrode; without KEY: every value that a "
+      "change of type dropped");
   options.add_options()("json", "print facts and the resolved configuration as JSON");
   options.add_options()("print", "print the resolved configuration, every value with its origin");
 }
@@ -113,7 +115,14 @@ int run_check(const std::vector<std::string>& arguments) {
     resolved = std::move(checked.resolved);
   }
   if (parsed.values.count("explain") > 0) {
-    std::cout << resolved.explain(parsed.values["explain"].as<std::string>()) << "\n";
+    const std::string key = parsed.values["explain"].as<std::string>();
+    if (!key.empty()) {
+      std::cout << resolved.explain(key) << "\n";
+      return 0;
+    }
+    const std::vector<std::string> dropped = resolved.dropped_lines(false);
+    for (const std::string& line : dropped) std::cout << line << "\n";
+    if (dropped.empty()) std::cout << "no change of a type dropped a value\n";
     return 0;
   }
   if (parsed.values.count("print") > 0) {
@@ -126,6 +135,7 @@ int run_check(const std::vector<std::string>& arguments) {
   }
   std::cout << path << ": ok\n";
   for (const std::string& fact : facts) std::cout << fact << "\n";
+  for (const std::string& line : resolved.dropped_lines(true)) std::cout << "note: " << line << "\n";
   return 0;
 }
 

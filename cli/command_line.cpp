@@ -118,6 +118,12 @@ Config load_run(Runtime& runtime, const std::string& path, const std::vector<std
   return with_default_observer(std::move(config), runtime);
 }
 
+Config resolved_config(const Config& config) {
+  Runtime runtime;
+  runtime.discover(config::plugin_paths(config));
+  return runtime.check(config, nullptr);
+}
+
 Config with_observer(const Config& config, const std::string& type) {
   if (const Value* observers = config.find("observe")) {
     for (const Value& observer : observers->array()) {

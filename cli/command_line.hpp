@@ -51,6 +51,8 @@ Parsed parse(const Command& command, const std::vector<std::string>& positional,
 
 /// Loads a configuration and discovers the plugins that it and the environment name.
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
+/// The configuration of a run after its check: defaults filled in, paths absolute.
+Config resolved_config(const Config& config);
 
 /// Adds an observer of this type to those of the configuration. Unchanged if it has one already.
 Config with_observer(const Config& config, const std::string& type);

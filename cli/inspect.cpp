@@ -34,9 +34,9 @@ enum class Format { kText, kMarkdown, kJson };
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTypeNames[] = {"true or false", "whole number",  "number",          "text",
-                                      "path",          "whole numbers", "list of numbers", "list of texts",
-                                      "component",     "tables"};
+constexpr const char* kTypeNames[] = {
+    "true or false",   "whole number",  "number",    "text",   "path", "whole numbers",
+    "list of numbers", "list of texts", "component", "tables", "paths"};
 
 std::string join(const std::vector<std::string>& words, const char* between) {
   std::string out;
@@ -194,7 +194,7 @@ std::string print_plugin(const plugin::PluginDescription& plugin, Format format)
       components.push_back(to_json(component));
     return Json{{"plugin", plugin.id},     {"version", plugin.version}, {"summary", plugin.summary},
                 {"vendor", plugin.vendor}, {"licence", plugin.licence}, {"url", plugin.url},
-                {"components", components}}
+                {"needs", plugin.needs},   {"components", components}}
                .dump(2) +
            "\n";
   }

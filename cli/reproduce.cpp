@@ -86,6 +86,7 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   line.insert(line.end(), arguments.begin(), arguments.end());
   request.command = quoted_command_line(line);
   request.resolve = resolve;
+  request.resolve_config = resolved_config;
   request.evaluate = evaluate_run;
   request.check_simulation = check_simulation;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;

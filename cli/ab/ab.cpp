@@ -62,6 +62,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   runner.folder = folder;
   runner.jobs = options.jobs;
   runner.progress = options.progress;
+  runner.resolve = options.resolve;
   if (options.progress) {
     for (const std::string& warning : fixed_seed_warnings(asked)) options.progress(warning, true);
   }

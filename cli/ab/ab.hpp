@@ -16,6 +16,7 @@ struct StudyOptions {
   int jobs = 1;
   bool self_check = false;  ///< --aa: the first arm against itself
   std::function<void(const std::string& line, bool finished)> progress = {};
+  std::function<Config(const Config& run)> resolve = {};  ///< as RunnerOptions::resolve
 };
 
 struct StudyOutcome {

@@ -121,7 +121,7 @@ namespace fs = std::filesystem;
 
 constexpr OptionSpec kExperimentOptions[] = {
     option::text("question", "\"\"").doc_text("what the study asks, in one sentence"),
-    option::text("base", nullptr).mandatory().doc_text("configuration that every arm extends"),
+    option::path("base", nullptr).mandatory().doc_text("configuration that every arm extends"),
     option::integers("seeds", nullptr).mandatory().doc_text("seeds that every arm runs; one pair each"),
     option::text("metric", "\"val/loss\"").doc_text("primary metric, with its split"),
     option::boolean("lower_is_better", nullptr)
@@ -137,16 +137,9 @@ constexpr OptionSpec kExperimentOptions[] = {
 
 constexpr OptionSpec kArmOptions[] = {
     option::text("name", nullptr).mandatory().doc_text("names the arm and its folder"),
-    option::texts("extends", "[]").doc_text("configurations laid over the base, in order"),
+    option::paths("extends", "[]").doc_text("configurations laid over the base, in order"),
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
 };
-
-std::string beside(const std::string& file, std::string_view path) {
-  const fs::path given(path);
-  return fs::absolute(given.is_absolute() ? given : fs::path(file).parent_path() / given)
-      .lexically_normal()
-      .string();
-}
 
 std::vector<std::string> texts_of(const Options& options, std::string_view name) {
   const auto texts = options.texts(name);
@@ -171,14 +164,14 @@ Budget read_budget(const Value& root, const std::string& path) {
   return {};
 }
 
-Arm read_arm(const Value& table, std::size_t index, const std::string& path) {
+Arm read_arm(const Value& table, std::size_t index) {
   OptionRequest request{
       .table = table, .owner = fmt::format("arm[{}]", index), .specs = option_list(kArmOptions)};
   const Resolution resolved = resolve_options(request);
   const Options& options = *resolved.options;
   Arm arm;
   arm.name = options.text("name");
-  for (const std::string& file : texts_of(options, "extends")) arm.extends.push_back(beside(path, file));
+  arm.extends = texts_of(options, "extends");
   arm.set = texts_of(options, "set");
   return arm;
 }
@@ -198,7 +191,7 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   e.path = fs::absolute(path).lexically_normal().string();
   e.name = fs::path(path).stem().string();
   e.question = options.text("question");
-  e.base = beside(path, options.text("base"));
+  e.base = options.text("base");
   const auto seeds = options.integers("seeds");
   e.seeds.assign(seeds.begin(), seeds.end());
   e.metric = options.text("metric");
@@ -214,8 +207,7 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   if (const Value* arms = config.root().find("arm")) {
     if (!arms->is_array())
       fail_config(fmt::format("{}: arms are written as [[arm]] tables", arms->origin.text()));
-    for (std::size_t i = 0; i < arms->array().size(); ++i)
-      e.arms.push_back(read_arm(arms->array()[i], i, path));
+    for (std::size_t i = 0; i < arms->array().size(); ++i) e.arms.push_back(read_arm(arms->array()[i], i));
   }
   validate(e);
   return e;

@@ -44,17 +44,33 @@ std::string duration(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-/// Plugin paths are relative to the file that names them, and an arm's file is in another folder.
-Value with_absolute_plugin_paths(const Config& config) {
+/// Gives the texts of `value` what `resolved` has in their place. Only paths differ there: what a `--set`
+/// wrote has another origin.
+void take_paths(Value& value, const Value& resolved) {
+  if (value.is_table()) {
+    for (Member& member : value.table()) {
+      if (const Value* other = resolved.find(member.key)) take_paths(member.value, *other);
+    }
+  } else if (value.is_array() && resolved.is_array()) {
+    const std::size_t both = std::min(value.array().size(), resolved.array().size());
+    for (std::size_t i = 0; i < both; ++i) take_paths(value.array()[i], resolved.array()[i]);
+  } else if (value.is_text() && resolved.is_text() && value.origin.text() == resolved.origin.text()) {
+    Value found(resolved.text());
+    found.origin = value.origin;
+    value = std::move(found);
+  }
+}
+
+/// Relative paths may count from the file that says them, and an arm's file is in another folder.
+Value with_absolute_paths(const Config& config, const Value& resolved) {
   Value root = config.root();
-  Value* plugins = root.find("plugins");
-  Value* list = plugins == nullptr ? nullptr : plugins->find("paths");
-  if (list == nullptr) return root;
+  take_paths(root, resolved);
   const std::vector<std::string> paths = config::plugin_paths(config);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const Origin origin = list->array()[i].origin;
-    list->array()[i] = Value(paths[i]);
-    list->array()[i].origin = origin;
+    Value& entry = root.find("plugins")->find("paths")->array()[i];
+    const Origin origin = entry.origin;
+    entry = Value(paths[i]);
+    entry.origin = origin;
   }
   return root;
 }
@@ -233,11 +249,31 @@ std::string arm_file_path(const std::string& folder, const Arm& arm) {
   return (fs::path(folder) / "arms" / (arm.name + ".toml")).string();
 }
 
-std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
+std::vector<std::string> arm_notes(const std::string& folder, const Arm& arm) {
+  std::vector<std::string> notes;
+  std::ifstream file(arm_file_path(folder, arm));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kArmNote)) notes.push_back(line.substr(kArmNote.size()));
+  }
+  return notes;
+}
+
+std::string arm_file_text(const Experiment& experiment, const Arm& arm, const RunnerOptions& options) {
   const Config config = Config::load(experiment.base, {}, arm.extends);
-  return fmt::format("# Arm {} of {} as it stood when the study began; written by tenon.\n", arm.name,
-                     experiment.name) +
-         to_toml(with_absolute_plugin_paths(config), true);
+  Config resolved;
+  if (options.resolve) {
+    try {
+      resolved = options.resolve(
+          Config::load(experiment.base, run_sets(experiment, arm, experiment.seeds.front()), arm.extends));
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{} cannot run here, and nothing was started. Arm '{}': {}",
+                                            experiment.name, arm.name, error.what()));
+    }
+  }
+  std::string text = fmt::format("# Arm {} of {} as it stood when the study began; written by tenon.\n",
+                                 arm.name, experiment.name);
+  for (const std::string& line : resolved.dropped_lines(true)) text += fmt::format("{}{}\n", kArmNote, line);
+  return text + to_toml(with_absolute_paths(config, resolved.root()), true);
 }
 
 std::vector<std::string> fixed_seed_warnings(const Experiment& experiment) {
@@ -307,19 +343,22 @@ std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& op
   return out;
 }
 
-void write_arm_files(const Experiment& experiment, const std::string& folder) {
-  fs::create_directories(fs::path(folder) / "arms");
+void write_arm_files(const Experiment& experiment, const RunnerOptions& options) {
+  fs::create_directories(fs::path(options.folder) / "arms");
   for (const Arm& arm : experiment.arms) {
-    const std::string path = arm_file_path(folder, arm);
+    const std::string path = arm_file_path(options.folder, arm);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out << arm_file_text(experiment, arm);
+    out << arm_file_text(experiment, arm, options);
     if (!out.flush())
       fail_run(fmt::format("cannot write {}; is the disk full or the folder read-only?", path));
+    if (!options.progress) continue;
+    for (const std::string& note : arm_notes(options.folder, arm))
+      options.progress(fmt::format("arm '{}': {}", arm.name, note), true);
   }
 }
 
 RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options) {
-  write_arm_files(experiment, options.folder);
+  write_arm_files(experiment, options);
   return run_planned(experiment, plan_jobs(experiment, options), options);
 }
 

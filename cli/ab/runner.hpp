@@ -4,8 +4,11 @@
 
 #include "ab/experiment.hpp"
 
+#include <tenon/config.hpp>
+
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::ab {
@@ -29,6 +32,9 @@ struct RunnerOptions {
   /// stay.
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::string label = "ab";  ///< first word of a progress line
+  /// Checks the configuration of a run and returns it with every path absolute; null leaves paths but those
+  /// of plugins as they are.
+  std::function<Config(const Config& run)> resolve = {};
 };
 
 struct FailedJob {
@@ -47,15 +53,18 @@ struct RunnerResult {
 /// DIR/arms/<arm>.toml: the base with the arm's files laid over it, merged once when the study begins, so
 /// that an edit of a configuration during the study reaches no run. Throws Error(kConfig) for files that
 /// cannot be merged.
+inline constexpr std::string_view kArmNote = "# note: ";  ///< begins what a reader of the study should know
 std::string arm_file_path(const std::string& folder, const Arm& arm);
-std::string arm_file_text(const Experiment& experiment, const Arm& arm);
+/// The notes of an arm's file.
+std::vector<std::string> arm_notes(const std::string& folder, const Arm& arm);
+std::string arm_file_text(const Experiment& experiment, const Arm& arm, const RunnerOptions& options);
 
 /// A line for each seed (run.seed_init, seed_order, seed_rounding) that the base or an arm fixes: the spread
 /// between the study's seeds then excludes that stream.
 std::vector<std::string> fixed_seed_warnings(const Experiment& experiment);
 
 /// Writes the files of all arms. Throws Error(kRun) when that fails.
-void write_arm_files(const Experiment& experiment, const std::string& folder);
+void write_arm_files(const Experiment& experiment, const RunnerOptions& options);
 
 /// Seeds in order; the order of arms alternates from seed to seed (AB, BA, AB, ...), so that drift of the
 /// machine affects all arms alike.

@@ -103,22 +103,65 @@ TEST(Runner, ArmFilesHoldTheMergedConfiguration) {
   testing::write_text(e.base,
                       "[optimizer]\ntype = \"adamw\"\nbetas = [0.9, 0.95]\n[run]\nname = \"a \\\"b\\\"\"\n");
   testing::write_text(folder + "/preset.toml", "[optimizer]\ntype = \"sgd\"\n");
-  const std::string text = arm_file_text(e, e.arms[1]);
+  const std::string text = arm_file_text(e, e.arms[1], {});
   EXPECT_THAT(text, HasSubstr("type = \"sgd\""));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("betas")));
   EXPECT_THAT(text, HasSubstr(R"(name = "a \"b\"")"));
-  EXPECT_THAT(arm_file_text(e, e.arms[0]), HasSubstr("betas = [0.9, 0.95]"));
+  EXPECT_THAT(arm_file_text(e, e.arms[0], {}), HasSubstr("betas = [0.9, 0.95]"));
   e.arms[1].extends = {folder + "/missing.toml"};
-  EXPECT_THROW(arm_file_text(e, e.arms[1]), Error);
+  EXPECT_THROW(arm_file_text(e, e.arms[1], {}), Error);
 }
 
 TEST(Runner, ArmFilesNamePluginsWhereTheirFileMeantThem) {
   Experiment e = testing::sample_experiment(1);
   const std::string folder = testing::fresh_folder("runner_plugins");
   e.base = folder + "/base.toml";
-  testing::write_text(e.base, "[plugins]\npaths = [\"build/lion.so\", \"/opt/plugins\"]\n");
-  EXPECT_THAT(arm_file_text(e, e.arms[0]),
-              HasSubstr("paths = [\"" + folder + "/build/lion.so\", \"/opt/plugins\"]"));
+  testing::write_text(folder + "/build/lion.so", "");
+  testing::write_text(e.base, "[plugins]\npaths = [\"build/lion.so\", \"/tmp\"]\n");
+  EXPECT_THAT(arm_file_text(e, e.arms[0], {}),
+              HasSubstr("paths = [\"" + folder + "/build/lion.so\", \"/tmp\"]"));
+}
+
+// Every path of the base becomes absolute, values of --set stay out, and what a change of type dropped is
+// noted.
+TEST(Runner, ArmFilesHoldAbsolutePathsAndNoteWhatATypeDropped) {
+  Experiment e = testing::sample_experiment(1);
+  const std::string folder = testing::fresh_folder("runner_paths");
+  e.base = folder + "/base.toml";
+  testing::write_text(e.base,
+                      "[data]\ntype = \"text\"\npath = \"a.txt\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.5\n");
+  testing::write_text(folder + "/arm.toml", "[optimizer]\ntype = \"adamw\"\n");
+  e.arms[1].extends = {folder + "/arm.toml"};
+  RunnerOptions options;
+  options.folder = folder;
+  std::vector<std::string> said;
+  options.progress = [&](const std::string& line, bool) { said.push_back(line); };
+  options.resolve = [&](const Config& run) {
+    Value root = run.root();
+    const Origin origin = root.find("data")->find("path")->origin;
+    root.find("data")->set("path", Value(folder + "/a.txt"), origin).origin = origin;
+    if (root.find("optimizer")->find("lr") == nullptr)
+      root.find("optimizer")->set("lr", Value(0.001), Origin{"default", 0, 0}).origin =
+          Origin{"default", 0, 0};
+    return run.with_root(std::move(root));
+  };
+  write_arm_files(e, options);
+  const std::string text = arm_file_text(e, e.arms[1], options);
+  EXPECT_THAT(text, HasSubstr("path = \"" + folder + "/a.txt\""));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("seed")));
+  const std::string note = "optimizer.lr = 0.5 (" + folder +
+                           "/base.toml:6:6) was dropped when the type of its table changed (" + folder +
+                           "/arm.toml:2:8); the new type has it, too: 0.001 (default)";
+  EXPECT_EQ(arm_notes(folder, e.arms[1]), std::vector<std::string>{note});
+  EXPECT_EQ(said, std::vector<std::string>{"arm '" + e.arms[1].name + "': " + note});
+  options.resolve = [](const Config&) -> Config { fail_config("no such thing"); };
+  try {
+    arm_file_text(e, e.arms[0], options);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot run here, and nothing was started. Arm '" + e.arms[0].name +
+                                        "': no such thing"));
+  }
 }
 
 TEST(Runner, AFailureIsReportedWithItsLogAndTheOthersGoOn) {

@@ -286,6 +286,14 @@ std::vector<std::string> pairing_refusals(const Experiment& e, const RunRecord& 
   compare_flat(
       a.config, b.config, "the target", [](const std::string& key) { return key.starts_with("run.target"); },
       out);
+  // A plugin that one arm alone has is what the arms differ in; one that both have is the same file.
+  compare_flat(
+      a.plugins_lock, b.plugins_lock, "plugins.lock",
+      [&](const std::string& key) {
+        const bool identity = key.ends_with(".sha256") || key.ends_with(".version");
+        return identity && a.plugins_lock.contains(key) && b.plugins_lock.contains(key);
+      },
+      out);
   compare_evaluation_points(e, a, b, out);
   return out;
 }
@@ -318,6 +326,8 @@ Study load_study(const Experiment& experiment, const std::string& folder, int jo
   study.self_check = self_check;
   for (const Arm& arm : experiment.arms) {
     ArmRuns& runs = study.arms.emplace_back(ArmRuns{arm, {}});
+    for (const std::string& note : arm_notes(folder, arm))
+      study.notes.push_back(fmt::format("arm '{}': {}", arm.name, note));
     for (std::int64_t seed : experiment.seeds) {
       const std::string parent = run_parent(folder, arm.name, seed);
       const int attempt = newest_attempt(parent);

@@ -157,7 +157,7 @@ MapPlan plan_map(const StudyFile& study, const Size& size, const ab::RunnerOptio
                  const SimulationCheck& check) {
   MapPlan plan;
   plan.experiment = by_workers(study, size);
-  ab::write_arm_files(plan.experiment, options.folder);
+  ab::write_arm_files(plan.experiment, options);
   const auto files = make_posix_files();
   const std::vector<std::int64_t>& workers = study.as<SimulationMap>().workers_at(size);
   const std::size_t points = plan.experiment.arms.size();
@@ -205,6 +205,7 @@ MapPlan plan_map(const StudyFile& study, const Size& size, const ab::RunnerOptio
 
 Outcome SimulationMap::run(const StudyFile& study, const Size& size, const Request& request,
                            ab::RunnerOptions runner) const {
+  runner.resolve = {};  // arms are simulations, whose paths are those of plugins
   MapPlan plan = plan_map(study, size, runner, request.check_simulation);
   Outcome out;
   out.started = plan.jobs.size();

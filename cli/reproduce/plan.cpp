@@ -70,7 +70,7 @@ Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions
   Plan plan;
   plan.experiment = experiment_of(study, size);
   const ab::Experiment& e = plan.experiment;
-  ab::write_arm_files(e, options.folder);
+  ab::write_arm_files(e, options);
   for (const ab::Arm& arm : e.arms) {
     try {
       plan.arms.push_back(

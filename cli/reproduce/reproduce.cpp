@@ -61,6 +61,7 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Request&
   runner.jobs = request.jobs;
   runner.progress = request.progress;
   runner.label = "reproduce";
+  runner.resolve = request.resolve_config;
   Outcome out = given.kind->run(given, size, request, std::move(runner));
   write_pages(out, folder, request);
   return out;

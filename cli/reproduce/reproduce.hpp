@@ -17,8 +17,9 @@ struct Request {
   std::string command;  ///< the whole command line, for the table
   int jobs = 1;
   Resolver resolve;
-  Evaluator evaluate = {};                ///< of studies with [[evaluate]]
-  SimulationCheck check_simulation = {};  ///< of kinds whose runs are simulations
+  std::function<Config(const Config& run)> resolve_config = {};  ///< as ab::RunnerOptions::resolve
+  Evaluator evaluate = {};                                       ///< of studies with [[evaluate]]
+  SimulationCheck check_simulation = {};                         ///< of kinds whose runs are simulations
   std::function<void(const std::string& line, bool finished)> progress = {};
 };
 

@@ -28,7 +28,7 @@ constexpr OptionSpec kStudyOptions[] = {
     option::text("title", nullptr).mandatory().doc_text("one line for the list of studies"),
     option::text("paper", nullptr).mandatory().doc_text("what is reproduced: paper, table or figure"),
     option::text("question", nullptr).mandatory().doc_text("what the study asks, in one sentence"),
-    option::text("base", nullptr).mandatory().doc_text("the run that every arm changes"),
+    option::path("base", nullptr).mandatory().doc_text("the run that every arm changes"),
     option::text("metric", "\"val/loss\"").doc_text("what is compared, with its split"),
     option::text("baseline", nullptr).mandatory().doc_text("arm to which gaps are measured"),
     option::text("reference", "\"\"").doc_text("a second arm to which gaps are measured"),
@@ -64,7 +64,7 @@ constexpr OptionSpec kArmOptions[] = {
     option::text("name", nullptr).mandatory().doc_text("names the arm and its folder"),
     option::text("title", "\"\"").doc_text("for the table"),
     option::text("note", "\"\"").doc_text("what the arm keeps, or why it is there"),
-    option::texts("extends", "[]").doc_text("configurations laid over the base, in order"),
+    option::paths("extends", "[]").doc_text("configurations laid over the base, in order"),
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
     option::text("baseline", "\"\"").doc_text("arm to which its gap is measured; the study's if absent"),
     option::boolean("may_fail", "false").doc_text("a failed run is a result"),
@@ -81,7 +81,7 @@ constexpr OptionSpec kPaperOptions[] = {
 };
 
 constexpr OptionSpec kSimulationOptions[] = {
-    option::text("config", nullptr).mandatory().doc_text("of `tenon simulate`, relative to the study"),
+    option::path("config", nullptr).mandatory().doc_text("of `tenon simulate`"),
     option::texts("set", "[]").doc_text("\"a.b=c\" over it; those of the size come on top"),
     option::texts("sizes", "[]").doc_text("at which data is simulated; empty: at all"),
 };
@@ -100,10 +100,6 @@ constexpr OptionSpec kAgreeOptions[] = {
     option::text("metric", "\"train/loss\"").doc_text("that is compared, after every update"),
     option::integer("updates", "10").at_least(1).doc_text("that are compared, from the first one on"),
 };
-
-std::string beside(const std::string& file, std::string_view path) {
-  return fs::absolute(fs::path(file).parent_path() / path).lexically_normal().string();
-}
 
 std::string text_of(const Options& options, std::string_view name) {
   return std::string(options.text(name));
@@ -133,12 +129,12 @@ Size read_size(const char* name, const Value& table) {
   return size;
 }
 
-StudyArm read_arm(const Value& table, std::size_t index, const std::string& path) {
+StudyArm read_arm(const Value& table, std::size_t index) {
   const Resolution found = resolved(table, fmt::format("arm[{}]", index), kArmOptions);
   const Options& options = *found.options;
   StudyArm arm;
   arm.arm.name = text_of(options, "name");
-  for (const std::string& file : texts_of(options, "extends")) arm.arm.extends.push_back(beside(path, file));
+  arm.arm.extends = texts_of(options, "extends");
   arm.arm.set = texts_of(options, "set");
   arm.title = text_of(options, "title").empty() ? arm.arm.name : text_of(options, "title");
   arm.note = text_of(options, "note");
@@ -162,9 +158,8 @@ std::vector<std::string> study_part_names() {
 void read_study_parts(const Value& root, StudyFile& study) {
   if (const Value* table = root.find("simulate")) {
     const Resolution found = resolved(*table, "simulate", kSimulationOptions);
-    const auto config = std::filesystem::path(study.path).parent_path() / found.options->text("config");
-    study.simulation = {std::filesystem::absolute(config).lexically_normal().string(),
-                        texts_of(*found.options, "set"), texts_of(*found.options, "sizes")};
+    study.simulation = {text_of(*found.options, "config"), texts_of(*found.options, "set"),
+                        texts_of(*found.options, "sizes")};
   }
   each(root, "evaluate", [&](const Value& table, const std::string& owner) {
     const Resolution found = resolved(table, owner, kOtherDataOptions);
@@ -342,7 +337,7 @@ StudyFile read_study(const std::string& path) {
   study.title = text_of(options, "title");
   study.paper = text_of(options, "paper");
   study.question = text_of(options, "question");
-  study.base = beside(path, options.text("base"));
+  study.base = text_of(options, "base");
   study.metric = text_of(options, "metric");
   study.lower_is_better = ab::lower_is_better(study.metric);
   study.baseline = text_of(options, "baseline");
@@ -370,7 +365,7 @@ StudyFile read_study(const std::string& path) {
   }
   if (const Value* arms = root.find("arm")) {
     for (std::size_t i = 0; i < arms->array().size(); ++i)
-      study.arms.push_back(read_arm(arms->array()[i], i, path));
+      study.arms.push_back(read_arm(arms->array()[i], i));
   }
   for (StudyArm& arm : study.arms) {
     if (arm.baseline.empty()) arm.baseline = study.baseline;

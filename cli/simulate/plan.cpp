@@ -88,7 +88,7 @@ constexpr OptionSpec kSimulateOptions[] = {
                   "recovery"),
 };
 
-constexpr OptionSpec kPluginOptions[] = {option::texts("paths", "[]")};
+constexpr OptionSpec kPluginOptions[] = {option::paths("paths", "[]")};
 
 std::int64_t processors() {
   cpu_set_t set;

@@ -124,12 +124,13 @@ const Refusal kConfiguration[] = {
      nullptr,
      "",
      {"train", "gone.toml"},
-     "cannot read 'gone.toml': No such file or directory"},
+     "cannot read 'gone.toml': No such file or directory; nor is there '{source}/gone.toml'"},
     {"missing_base",
      nullptr,
      "",
      {"train", "orphan.toml"},
-     "orphan.toml:1:12: cannot read 'gone.toml' (extends \"gone.toml\"): No such file or directory"},
+     "orphan.toml:1:12: cannot read 'gone.toml' (extends \"gone.toml\"): No such file or directory; nor is "
+     "there '{source}/gone.toml'"},
     {"cyclic_bases",
      nullptr,
      "",
@@ -252,7 +253,7 @@ const Refusal kData[] = {
      "<f8, <i4, "
      "<i8, |u1 or |b1, found '<c8'; convert the array, e.g. with array.astype('float32')"},
     {"array_that_is_not_there", kText, "type = \"npy\"\ninputs = [\"x=gone.npy\"]", kTrain,
-     "run.toml:10:1: plugin tenon.npy (dataset.npy): cannot find 'gone.npy'; tried\n"
+     "run.toml:12:11: option 'inputs' of dataset.npy: cannot find 'gone.npy'; tried\n"
      "  {dir}/gone.npy\n"
      "  {source}/gone.npy"},
     {"weights_that_are_not_one", kText,
@@ -270,10 +271,8 @@ const Refusal kPlugins[] = {
      "  TENON_PLUGIN_PATH: not set\n"
      "  install folder: {build}/lib/tenon/plugins: {n} plugin files"},
     {"absent", "adamw", "lion", with({"--set", "plugins.paths=[\"/nowhere/plugins\"]"}),
-     "run.toml:23:8: there is no optimizer.lion. Offered: {ids}. Places searched:\n"
-     "  [plugins] paths: /nowhere/plugins: does not exist\n"
-     "  TENON_PLUGIN_PATH: not set\n"
-     "  install folder: {build}/lib/tenon/plugins: {n} plugin files"},
+     "--set plugins.paths=[\"/nowhere/plugins\"]: [plugins] paths: cannot find '/nowhere/plugins'; tried\n"
+     "  /nowhere/plugins"},
 };
 
 const Refusal kUsage[] = {

@@ -109,7 +109,7 @@ struct Member {
 };
 
 /// A layered configuration. Layers, lowest first: what `extends` names (left to right, depth first, each file
-/// once, relative to the file that names it), the file itself, further files, all `--set` together. Tables
+/// once, found as resolve_path() does), the file itself, further files, all `--set` together. Tables
 /// merge, scalars replace, lists replace unless the key is written "+key". A layer that changes the `type` of
 /// a table drops the keys that earlier layers wrote for the old type; keys of the core ([sync] buffers) stay
 /// (docs/decisions/0002-layers-and-type-changes.md).
@@ -145,6 +145,10 @@ class Config {
   /// Returns what set a key, and what that overrode, one line per layer, latest first; for a table every leaf
   /// under it. For an absent key it says so, with a suggestion or with the change of type that removed it.
   std::string explain(std::string_view dotted) const;
+  /// A line for each value that a change of `type` dropped, with its place. Where the new type has the key,
+  /// too, the line ends in what it is now; `shared_only`: those alone, e.g. rates that two optimizers do not
+  /// share.
+  std::vector<std::string> dropped_lines(bool shared_only) const;
 
  private:
   Config(Value root, std::vector<std::string> files, std::vector<Dropped> dropped);
@@ -171,10 +175,12 @@ struct Difference {
 /// Leaves in which two configurations differ, sorted by key.
 std::vector<Difference> differences(const Value& left, const Value& right);
 
-/// Finds a data file: absolute, else under the working directory, else under the folders of
-/// data_directories(). Returns an absolute path; throws Error(kConfig) that lists every place tried.
-std::string resolve_data_path(const std::string& text);
-/// TENON_DATA_DIR if set, else share/tenon of this installation; in a build tree, the source tree.
+/// Finds the file or folder that a configuration names: an absolute path, else beside the file that says it
+/// (`written`), else under the working directory, else under data_directories(). Options of paths are found
+/// so before a component is made. Returns an absolute path; throws Error(kConfig) that lists every place
+/// tried.
+std::string resolve_path(const std::string& text, const Origin& written = {});
+/// TENON_DATA_DIR if set, and share/tenon of this installation; in a build tree, the source tree.
 std::vector<std::string> data_directories();
 
 using OptionList = std::vector<const tenon_option_v1*>;

@@ -29,7 +29,7 @@ class Options {
   virtual std::string_view text(std::string_view name) const = 0;  ///< text, path (already resolved)
   virtual std::span<const std::int64_t> integers(std::string_view name) const = 0;
   virtual std::span<const double> reals(std::string_view name) const = 0;
-  virtual std::span<const std::string_view> texts(std::string_view name) const = 0;
+  virtual std::span<const std::string_view> texts(std::string_view name) const = 0;  ///< texts, paths
   /// The inner component of a component(kind) option, made by the core and owned by it; it outlives the
   /// caller. Null when the option is optional and absent. Prefer the typed form below.
   virtual void* component_pointer(std::string_view name, std::string_view kind) const = 0;
@@ -130,6 +130,13 @@ class OptionSpec : public tenon_option_v1 {
     s.flags |= TENON_OPTION_REQUIRED;
     return s;
   }
+  /// For a path: what it names may be made after the configuration was checked. Where nothing is found it
+  /// counts from the working directory.
+  constexpr OptionSpec made_later() const {
+    OptionSpec s = *this;
+    s.flags |= TENON_OPTION_LATER;
+    return s;
+  }
   constexpr OptionSpec formerly(const char* const* names) const {
     OptionSpec s = *this;
     s.old_names = names;
@@ -172,6 +179,16 @@ constexpr OptionSpec reals(const char* name, const char* default_toml) {
 }
 constexpr OptionSpec texts(const char* name, const char* default_toml) {
   return {TENON_OPTION_TEXT_LIST, name, default_toml};
+}
+/// Several paths, read by Options::texts.
+constexpr OptionSpec paths(const char* name, const char* default_toml) {
+  return {TENON_OPTION_PATH_LIST, name, default_toml};
+}
+/// The same under names: "NAME=PATH" each. PATH may end in ":/PART", which names something inside the file.
+constexpr OptionSpec named_paths(const char* name, const char* default_toml) {
+  OptionSpec s = paths(name, default_toml);
+  s.flags |= TENON_OPTION_NAMED;
+  return s;
 }
 /// Names for one_of, with their values:
 ///   static constexpr auto kForms = option::choice<Form>({{"pencil", Form::kPencil}, {"slab", Form::kSlab}});

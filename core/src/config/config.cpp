@@ -456,6 +456,21 @@ std::string Config::explain(std::string_view dotted) const {
   return out + "\n" + details;
 }
 
+std::vector<std::string> Config::dropped_lines(bool shared_only) const {
+  std::vector<std::string> lines;
+  for (const Dropped& dropped : dropped_) {
+    const Value* now = find(dropped.key);
+    if (shared_only && (now == nullptr || *now == dropped.value)) continue;
+    std::string line =
+        fmt::format("{} = {} ({}) was dropped when the type of its table changed ({})", dropped.key,
+                    dropped.value.inline_toml(), dropped.value.origin.text(), dropped.cause.text());
+    if (now != nullptr)
+      line += fmt::format("; the new type has it, too: {} ({})", now->inline_toml(), now->origin.text());
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 namespace config {
 
 std::string with_place(const Config& config, const std::string& message) {

@@ -1,4 +1,5 @@
-// Search for data files: absolute, under the working directory, under the installed or the source tree.
+// Search for what a path names, in one order for every path: beside the file that says it, in the working
+// directory, in the installed or the source tree.
 #include "config/data_path.hpp"
 
 #include <tenon/config.hpp>
@@ -8,6 +9,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <system_error>
@@ -45,29 +47,78 @@ ShippedFolder shipped_folder() {
 }  // namespace config
 
 std::vector<std::string> data_directories() {
+  std::vector<std::string> folders;
   if (const char* folder = std::getenv("TENON_DATA_DIR"); folder != nullptr && *folder != '\0')
-    return {folder};
+    folders.emplace_back(folder);
   const fs::path shipped = config::shipped_folder().path;
-  if (shipped.empty()) return {};
-  return {shipped.string()};
+  if (!shipped.empty()) folders.push_back(shipped.string());
+  return folders;
 }
 
-std::string resolve_data_path(const std::string& text) {
-  std::vector<fs::path> tried;
-  if (fs::path(text).is_absolute()) {
-    tried = {text};
-  } else {
+namespace config {
+
+std::vector<fs::path> places_of(const std::string& text, const Origin& written) {
+  const fs::path path(text);
+  if (path.is_absolute()) return {path};
+  std::vector<fs::path> places;
+  // Only a value of a file has a line; one of the command line is written in the working directory.
+  if (written.line > 0) places.push_back((fs::path(written.file).parent_path() / path).lexically_normal());
+  places.push_back(path.lexically_normal());
+  for (const std::string& folder : data_directories())
+    places.push_back((fs::path(folder) / path).lexically_normal());
+  const auto twice = [&](auto place) { return std::find(places.begin(), place, *place) != place; };
+  for (auto place = places.begin(); place != places.end();)
+    place = twice(place) ? places.erase(place) : place + 1;
+  return places;
+}
+
+std::string resolve_entry(const std::string& text, const Origin& written, std::uint32_t flags) {
+  if (text.empty()) return text;
+  if ((flags & TENON_OPTION_LATER) != 0) {
     std::error_code error;
-    tried.push_back(fs::current_path(error) / text);
-    for (const std::string& folder : data_directories()) tried.push_back(fs::absolute(folder, error) / text);
+    const std::vector<fs::path> places = places_of(text, written);
+    const bool there =
+        std::any_of(places.begin(), places.end(), [&](const fs::path& p) { return fs::exists(p, error); });
+    if (!there) return fs::absolute(text, error).lexically_normal().string();
   }
-  std::string places;
-  for (const fs::path& path : tried) {
+  if ((flags & TENON_OPTION_NAMED) == 0) return resolve_path(text, written);
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals + 1 == text.size()) return text;
+  const std::size_t colon = std::min(text.rfind(":/"), text.size());
+  const std::size_t end = colon > equals ? colon : text.size();
+  return text.substr(0, equals + 1) + resolve_path(text.substr(equals + 1, end - equals - 1), written) +
+         text.substr(end);
+}
+
+std::string suggest_shipped(const std::string& text) {
+  std::vector<std::string> names, paths;
+  for (const std::string& folder : data_directories()) {
     std::error_code error;
-    if (!text.empty() && fs::exists(path, error)) return path.lexically_normal().string();
-    places += "\n  " + config::printable(path.lexically_normal().string());
+    for (fs::recursive_directory_iterator entry(fs::path(folder) / "configs", error), end;
+         !error && entry != end; entry.increment(error)) {
+      if (entry->path().extension() != ".toml") continue;
+      names.push_back(entry->path().filename().string());
+      paths.push_back(entry->path().lexically_relative(folder).string());
+    }
   }
-  fail_config(fmt::format("cannot find '{}'; tried{}", config::printable(text), places));
+  const std::string near = nearest(fs::path(text).replace_extension(".toml").filename().string(), names);
+  const auto found = std::find(names.begin(), names.end(), near);
+  if (near.empty() || found == names.end()) return "";
+  return fmt::format("; did you mean '{}'?", paths[found - names.begin()]);
+}
+
+}  // namespace config
+
+std::string resolve_path(const std::string& text, const Origin& written) {
+  std::string tried;
+  for (const fs::path& place : config::places_of(text, written)) {
+    std::error_code error;
+    const std::string path = fs::absolute(place, error).lexically_normal().string();
+    if (!text.empty() && fs::exists(path, error)) return path;
+    const std::string line = "\n  " + config::printable(path);
+    if (tried.find(line + "\n") == std::string::npos && !tried.ends_with(line)) tried += line;
+  }
+  fail_config(fmt::format("cannot find '{}'; tried{}", config::printable(text), tried));
 }
 
 TENON_ABI_END

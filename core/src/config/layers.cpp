@@ -2,6 +2,7 @@
 // below.
 #include "config/layers.hpp"
 
+#include "config/data_path.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
 
@@ -87,7 +88,22 @@ void LayerStack::fail_reference(const Reference& reference, const std::string& w
 }
 
 void LayerStack::add_file(const std::string& path) {
-  add_reference({path, Origin{}, path});
+  add_reference(find_reference(path, Origin{}));
+}
+
+LayerStack::Reference LayerStack::find_reference(const std::string& said, const Origin& origin) const {
+  const std::vector<std::filesystem::path> places = places_of(said, origin);
+  for (const std::filesystem::path& place : places) {
+    std::error_code error;
+    if (std::filesystem::exists(place, error)) return {place.string(), origin, said};
+  }
+  std::string what =
+      fmt::format("cannot read '{}'{}: No such file or directory", printable(places.front().string()),
+                  origin.file.empty() ? "" : fmt::format(" (extends {})", config::quoted(said)));
+  for (auto place = places.begin() + 1; place != places.end(); ++place)
+    what += fmt::format("{} '{}'", place == places.begin() + 1 ? "; nor is there" : " or",
+                        printable(place->string()));
+  fail_reference({places.front().string(), origin, said}, what + suggest_shipped(said));
 }
 
 void LayerStack::add_reference(const Reference& reference) {
@@ -111,22 +127,19 @@ void LayerStack::add_reference(const Reference& reference) {
     fail_reference(reference, fmt::format("cannot read '{}'{}: {}", reference.path, said, reason));
   }
   chain_.push_back(reference);
-  add_layer(read_toml(text, reference.path), reference.path);
+  add_layer(read_toml(text, reference.path));
   chain_.pop_back();
   seen_.insert(id);
   files.push_back(reference.path);
 }
 
 void LayerStack::add_text(std::string_view text, const std::string& name) {
-  add_layer(read_toml(text, name), name);
+  add_layer(read_toml(text, name));
   files.push_back(name);
 }
 
-void LayerStack::add_layer(Value layer, const std::string& name) {
-  for (const Value* entry : extends_of(layer)) {
-    const std::filesystem::path path = std::filesystem::path(name).parent_path() / entry->text();
-    add_reference({path.lexically_normal().string(), entry->origin, entry->text()});
-  }
+void LayerStack::add_layer(Value layer) {
+  for (const Value* entry : extends_of(layer)) add_reference(find_reference(entry->text(), entry->origin));
   layer.erase("extends");
   merge(std::move(layer));
 }

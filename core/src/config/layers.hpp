@@ -36,8 +36,10 @@ class LayerStack {
     Origin origin;     ///< of the text in extends; file "" for the outermost
     std::string said;  ///< as written
   };
+  /// Where the file is that `said` names at `origin`, in the order of resolve_path().
+  Reference find_reference(const std::string& said, const Origin& origin) const;
   void add_reference(const Reference& reference);
-  void add_layer(Value layer, const std::string& name);
+  void add_layer(Value layer);
   void merge(Value layer);
   [[noreturn]] void fail_reference(const Reference& reference, const std::string& what) const;
 

@@ -1,4 +1,6 @@
 // Layers: merging, extends with its chain and cycles, --set, types that change, explanations.
+#include "test_paths.hpp"
+
 #include <tenon/config.hpp>
 
 #include <gmock/gmock.h>
@@ -120,19 +122,42 @@ TEST_F(Layers, ExtendsErrorsShowTheChain) {
   EXPECT_THAT(load_error("c.toml"),
               testing::StartsWith("c.toml:1:11: extends makes a cycle: c.toml -> c.toml"));
   write("c.toml", "extends = \"gone.toml\"");
-  EXPECT_EQ(load_error("a.toml"),
-            "c.toml:1:11: cannot read 'gone.toml' (extends \"gone.toml\"): No such file or directory\n"
-            "  c.toml is extended at sub/b.toml:2:11\n"
-            "  sub/b.toml is extended at a.toml:1:12");
+  EXPECT_EQ(
+      load_error("a.toml"),
+      "c.toml:1:11: cannot read 'gone.toml' (extends \"gone.toml\"): No such file or directory; nor is there "
+      "'" TENON_SOURCE_DIR
+      "/gone.toml'\n"
+      "  c.toml is extended at sub/b.toml:2:11\n"
+      "  sub/b.toml is extended at a.toml:1:12");
   write("c.toml", "extends = \"sub\"");
   EXPECT_THAT(load_error("c.toml"), testing::HasSubstr("it is a folder"));
-  EXPECT_EQ(load_error("none.toml"), "cannot read 'none.toml': No such file or directory");
+  EXPECT_THAT(load_error("none.toml"),
+              testing::StartsWith("cannot read 'none.toml': No such file or directory"));
   write("c.toml", "extends = [1]");
   EXPECT_EQ(
       load_error("c.toml"),
       "c.toml:1:12: extends takes the path of a TOML file, or a list of them; found the whole number 1");
   write("c.toml", "x = = 1");
   EXPECT_THAT(load_error("a.toml"), testing::StartsWith("c.toml:1:5: "));
+}
+
+// Beside the file, in the working directory, among what is shipped; a name that is nowhere is compared with
+// those.
+TEST_F(Layers, ExtendsFindsShippedConfigurations) {
+  write("sub/a.toml", "extends = \"here.toml\"\ny = 1");
+  write("here.toml", "x = 1");
+  EXPECT_EQ(flat(Config::load("sub/a.toml", {})), "x=1; y=1");
+  write("sub/here.toml", "x = 2");
+  EXPECT_EQ(flat(Config::load("sub/a.toml", {})), "x=2; y=1");
+  write("sub/a.toml", "extends = [\"configs/presets/schedule_constant.toml\"]");
+  EXPECT_THAT(flat(Config::load("sub/a.toml", {})), testing::HasSubstr("schedule.type=\"constant\""));
+  EXPECT_THAT(flat(Config::load("configs/presets/schedule_constant.toml", {})),
+              testing::HasSubstr("constant"));
+  write("sub/a.toml", "extends = \"presets/sync_dilocco.toml\"");
+  EXPECT_THAT(
+      load_error("sub/a.toml"),
+      testing::AllOf(testing::StartsWith("sub/a.toml:1:11: cannot read 'sub/presets/sync_dilocco.toml'"),
+                     testing::EndsWith("; did you mean 'configs/presets/sync_diloco.toml'?")));
 }
 
 TEST_F(Layers, AppendErrors) {

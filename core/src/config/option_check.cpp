@@ -12,7 +12,7 @@ namespace config {
 namespace {
 
 constexpr bool is_list(std::uint32_t type) {
-  return type >= TENON_OPTION_INT_LIST && type <= TENON_OPTION_TEXT_LIST;
+  return (type >= TENON_OPTION_INT_LIST && type <= TENON_OPTION_TEXT_LIST) || type == TENON_OPTION_PATH_LIST;
 }
 
 // Returns the type of a list's elements; other types are returned as they are.
@@ -24,6 +24,8 @@ constexpr std::uint32_t element_type(std::uint32_t type) {
       return TENON_OPTION_REAL;
     case TENON_OPTION_TEXT_LIST:
       return TENON_OPTION_TEXT;
+    case TENON_OPTION_PATH_LIST:
+      return TENON_OPTION_PATH;
     default:
       return type;
   }
@@ -47,6 +49,8 @@ const char* plain_expectation(std::uint32_t type) {
       return "a list of numbers";
     case TENON_OPTION_TEXT_LIST:
       return "a list of strings";
+    case TENON_OPTION_PATH_LIST:
+      return "a list of paths (strings)";
     case TENON_OPTION_SECTIONS:
       return "tables under names of your own";
     default:

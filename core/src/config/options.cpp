@@ -1,6 +1,7 @@
 // Options of a component: a table is resolved against them, and the component reads the result.
 #include <tenon/config.hpp>
 
+#include "config/data_path.hpp"
 #include "config/option_check.hpp"
 #include "config/words.hpp"
 
@@ -15,8 +16,8 @@ TENON_ABI_BEGIN
 
 namespace {
 
-constexpr const char* kTypeNames[] = {"boolean",  "integer", "real",  "text",      "path",
-                                      "integers", "reals",   "texts", "component", "sections"};
+constexpr const char* kTypeNames[] = {"boolean", "integer", "real",      "text",     "path", "integers",
+                                      "reals",   "texts",   "component", "sections", "paths"};
 
 }  // namespace
 
@@ -79,7 +80,8 @@ const ResolvedOptions::Entry* ResolvedOptions::look_up(std::string_view name) co
 
 const ResolvedOptions::Entry& ResolvedOptions::entry(std::string_view name, tenon_option_type type) const {
   const Entry& found = *look_up(name);
-  const bool both_text = type == TENON_OPTION_TEXT && found.type == TENON_OPTION_PATH;
+  const bool both_text = (type == TENON_OPTION_TEXT && found.type == TENON_OPTION_PATH) ||
+                         (type == TENON_OPTION_TEXT_LIST && found.type == TENON_OPTION_PATH_LIST);
   if (found.type != type && !both_text) {
     fail_plugin(fmt::format("{} declares option '{}' as {} and reads it as {}", owner_, name,
                             kTypeNames[found.type], kTypeNames[type]));
@@ -304,7 +306,7 @@ class Resolver {
   }
 
   void resolve(const tenon_option_v1& spec) {
-    if (spec.type > TENON_OPTION_SECTIONS) {
+    if (spec.type > TENON_OPTION_PATH_LIST) {
       fail_plugin(fmt::format("{} declares option '{}' with the unknown type {}", request_.owner, spec.name,
                               spec.type));
     }
@@ -329,7 +331,8 @@ class Resolver {
       return;
     }
     // After a problem the result is not read, and reading TOML is the slow part.
-    if (spec.default_toml == nullptr || type >= TENON_OPTION_COMPONENT || !problems_.empty()) {
+    const bool of_tables = type == TENON_OPTION_COMPONENT || type == TENON_OPTION_SECTIONS;
+    if (spec.default_toml == nullptr || of_tables || !problems_.empty()) {
       result_.options->declare(spec.name, type);
       return;
     }
@@ -350,19 +353,36 @@ class Resolver {
 
   void store(const tenon_option_v1& spec, tenon_option_type type, config::CheckedValue checked,
              const Origin& key_origin) {
-    if (type == TENON_OPTION_PATH && !checked.shown.text().empty()) {
-      try {
-        checked.datum = resolve_data_path(checked.shown.text());
-      } catch (const Error& error) {
-        problem(checked.shown.origin,
-                fmt::format("option '{}' of {}: {}", spec.name, request_.owner, error.what()));
-        return;
-      }
-    }
+    if ((type == TENON_OPTION_PATH || type == TENON_OPTION_PATH_LIST) && !make_absolute(spec, checked))
+      return;
     const Origin written = checked.shown.origin;
     result_.table.set(spec.name, std::move(checked.shown), key_origin);
     result_.options->store(spec.name, type, std::move(checked.datum));
     result_.options->set_origin(spec.name, written);
+  }
+
+  /// Paths are absolute from here on, also in the table that a run records.
+  bool make_absolute(const tenon_option_v1& spec, config::CheckedValue& checked) {
+    const std::size_t before = problems_.size();
+    const auto resolved = [&](Value& value) {
+      try {
+        Value found(config::resolve_entry(value.text(), value.origin, spec.flags));
+        found.origin = value.origin;
+        found.earlier = value.earlier;
+        value = std::move(found);
+      } catch (const Error& error) {
+        problem(value.origin, fmt::format("option '{}' of {}: {}", spec.name, request_.owner, error.what()));
+      }
+      return value.text();
+    };
+    if (spec.type == TENON_OPTION_PATH) {
+      checked.datum = resolved(checked.shown);
+    } else {
+      std::vector<std::string> all;
+      for (Value& entry : checked.shown.array()) all.push_back(resolved(entry));
+      checked.datum = std::move(all);
+    }
+    return problems_.size() == before;
   }
 
   void resolve_component(const tenon_option_v1& spec, const Member& member) {

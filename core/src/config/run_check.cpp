@@ -642,13 +642,11 @@ std::vector<std::string> plugin_paths(const Config& config) {
   const Value* list = config.find("plugins.paths");
   if (list == nullptr) return paths;
   for (const Value& item : list->array()) {
-    const std::filesystem::path path(item.text());
-    const bool from_file = item.origin.line > 0;
-    const auto base =
-        from_file ? std::filesystem::path(item.origin.file).parent_path() : std::filesystem::path();
-    paths.push_back(std::filesystem::absolute(base / path)
-                        .lexically_normal()
-                        .string());  // an absolute path replaces the base
+    try {
+      paths.push_back(resolve_path(item.text(), item.origin));
+    } catch (const Error& error) {
+      fail_config(fmt::format("{}[plugins] paths: {}", place(item.origin), error.what()));
+    }
   }
   return paths;
 }

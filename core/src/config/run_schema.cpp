@@ -8,6 +8,7 @@ namespace {
 using option::boolean;
 using option::integer;
 using option::integers;
+using option::paths;
 using option::real;
 using option::reals;
 using option::text;
@@ -167,7 +168,7 @@ constexpr OptionSpec kEmulatedFailure[] = {
 };
 
 constexpr OptionSpec kPlugins[] = {
-    texts("paths", "[]").doc_text("files and folders to search for plugins first"),
+    paths("paths", "[]").doc_text("files and folders to search for plugins first"),
 };
 
 constexpr OptionSpec kModelLayer[] = {

@@ -160,7 +160,7 @@ struct CoreSettings {
   BufferPolicy buffers = BufferPolicy::kAverage;
   std::vector<FaultSettings> faults;
   std::optional<EmulateSettings> emulate;
-  std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
+  std::vector<std::string> plugin_paths;  ///< absolute
 };
 
 /// A table whose `type` names a component.

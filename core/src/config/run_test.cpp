@@ -232,10 +232,22 @@ TEST(RunCheck, PassesExtraTablesOn) {
 }
 
 TEST(RunCheck, PluginPathsCountFromTheirFile) {
-  const std::string here = std::filesystem::current_path().string();
-  const Config config = Config::parse("[plugins]\npaths = [\"mine\", \"/opt/p\"]\n", "configs/x.toml",
-                                      {"plugins.+paths=[\"here\"]"});
-  EXPECT_THAT(plugin_paths(config), testing::ElementsAre(here + "/configs/mine", "/opt/p", here + "/here"));
+  const std::string sources = TENON_SOURCE_DIR;
+  const std::string file = sources + "/configs/x.toml";
+  const auto config = [&](const std::string& path) {
+    return Config::parse("[plugins]\npaths = [\"" + path + "\", \"/tmp\"]\n", file,
+                         {"plugins.+paths=[\"docs\"]"});
+  };
+  EXPECT_THAT(plugin_paths(config("base")),
+              testing::ElementsAre(sources + "/configs/base", "/tmp", sources + "/docs"));
+  std::string refused;
+  try {
+    plugin_paths(config("nowhere"));
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  EXPECT_THAT(refused, testing::StartsWith(file + ":2:10: [plugins] paths: cannot find 'nowhere'; tried\n  " +
+                                           sources + "/configs/nowhere\n"));
 }
 
 TEST(KeyMutations, EnumeratesSingleEdits) {

@@ -1,4 +1,5 @@
 // Values, dotted keys, the writer and its round trip, flat keys, differences, suggestions, data paths.
+#include "config/data_path.hpp"
 #include "config/words.hpp"
 #include "test_paths.hpp"
 
@@ -180,16 +181,44 @@ TEST(DataPath, LooksInEveryPlaceInOrder) {
   fs::create_directories(folder / "data");
   std::ofstream(folder / "data/only_here.txt") << "x";
   ::setenv("TENON_DATA_DIR", folder.c_str(), 1);
-  EXPECT_EQ(resolve_data_path("data/only_here.txt"), (folder / "data/only_here.txt").string());
-  EXPECT_EQ(resolve_data_path(folder / "data/only_here.txt"), (folder / "data/only_here.txt").string());
-  EXPECT_EQ(message_of([] { resolve_data_path("no/such.txt"); }),
-            "cannot find 'no/such.txt'; tried\n  " + (fs::current_path() / "no/such.txt").string() + "\n  " +
-                (folder / "no/such.txt").string());
-  EXPECT_EQ(message_of([] { resolve_data_path("/no/such.txt"); }),
+  EXPECT_EQ(resolve_path("data/only_here.txt"), (folder / "data/only_here.txt").string());
+  EXPECT_EQ(resolve_path(folder / "data/only_here.txt"), (folder / "data/only_here.txt").string());
+  EXPECT_THAT(message_of([] { resolve_path("no/such.txt"); }),
+              testing::StartsWith("cannot find 'no/such.txt'; tried\n  " +
+                                  (fs::current_path() / "no/such.txt").string() + "\n  " +
+                                  (folder / "no/such.txt").string()));
+  EXPECT_EQ(message_of([] { resolve_path("/no/such.txt"); }),
             "cannot find '/no/such.txt'; tried\n  /no/such.txt");
   ::unsetenv("TENON_DATA_DIR");
   // From the build tree the sources' own data serves.
   EXPECT_THAT(data_directories(), testing::ElementsAre(TENON_SOURCE_DIR));
+  fs::remove_all(folder);
+}
+
+// One rule for every path: beside the file that says it, in the working directory, among what is shipped.
+TEST(DataPath, CountsFromTheFileThatSaysIt) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("tenon_paths_test_" + std::to_string(::getpid()));
+  fs::create_directories(folder / "mine");
+  std::ofstream(folder / "mine/a.txt") << "x";
+  const Origin said{(folder / "run.toml").string(), 3, 1};
+  const Origin set{"--set data.path=mine/a.txt", 0, 0};
+  EXPECT_EQ(resolve_path("mine/a.txt", said), (folder / "mine/a.txt").string());
+  EXPECT_EQ(resolve_path("mine/../mine/a.txt", said), (folder / "mine/a.txt").string());
+  EXPECT_THROW(resolve_path("mine/a.txt", set), Error);
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  EXPECT_EQ(resolve_path("mine/a.txt", set), (folder / "mine/a.txt").string());
+  fs::current_path(before);
+  EXPECT_EQ(resolve_path("configs/base/lenet5.toml", said), TENON_SOURCE_DIR "/configs/base/lenet5.toml");
+
+  const std::string file = (folder / "mine/a.txt").string();
+  EXPECT_EQ(resolve_entry("x=mine/a.txt", said, TENON_OPTION_NAMED), "x=" + file);
+  EXPECT_EQ(resolve_entry("x=mine/a.txt:/set/y", said, TENON_OPTION_NAMED), "x=" + file + ":/set/y");
+  EXPECT_EQ(resolve_entry("mine/a.txt", said, TENON_OPTION_NAMED), "mine/a.txt")
+      << "its reader names what lacks";
+  EXPECT_EQ(resolve_entry("later", said, TENON_OPTION_LATER), (fs::current_path() / "later").string());
+  EXPECT_EQ(resolve_entry("mine", said, TENON_OPTION_LATER), (folder / "mine").string());
   fs::remove_all(folder);
 }
 

@@ -48,9 +48,7 @@ Criteo::Criteo(const Options& options, Host& host)
       vocabulary_(options.text("categorical") == "vocabulary"),
       max_bad_share_(options.real("max_bad_share")),
       rows_(table_rows(options)) {
-  for (const std::string_view path : options.texts("further_days")) {
-    paths_.push_back(resolve_data_path(std::string(path)));
-  }
+  for (const std::string_view path : options.texts("further_days")) paths_.emplace_back(path);
 }
 
 void Criteo::check_faults(const CriteoCache& file, const std::string& path) const {

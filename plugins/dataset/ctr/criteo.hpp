@@ -73,7 +73,7 @@ class Criteo final : public IndexedDataset {
       option::path("path", nullptr)
           .mandatory()
           .doc_text("tab-separated rows with labels, plain or gzip: train.txt of Kaggle, or the first day"),
-      option::texts("further_days", "[]")
+      option::paths("further_days", "[]")
           .doc_text("the files of the days after the first, in order; the last one is held out"),
       option::integer("days", "7")
           .between(2, 1000000)

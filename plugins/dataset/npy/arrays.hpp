@@ -46,10 +46,10 @@ class Arrays : public IndexedDataset {
   static constexpr std::array<OptionSpec, 12> array_options(const char* inputs, const char* targets,
                                                             const char* val_inputs) {
     return {
-        option::texts("inputs", nullptr).mandatory().doc_text(inputs),
-        option::texts("targets", "[]").doc_text(targets),
-        option::texts("val_inputs", "[]").doc_text(val_inputs),
-        option::texts("val_targets", "[]").doc_text("the same for targets"),
+        option::named_paths("inputs", nullptr).mandatory().doc_text(inputs),
+        option::named_paths("targets", "[]").doc_text(targets),
+        option::named_paths("val_inputs", "[]").doc_text(val_inputs),
+        option::named_paths("val_targets", "[]").doc_text("the same for targets"),
         option::texts("types", "[]")
             .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)"),
         option::texts("shapes", "[]").doc_text("sample shapes other than the files': \"name=1x16x16\" each"),

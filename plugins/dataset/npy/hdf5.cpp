@@ -176,8 +176,8 @@ class Hdf5Array final : public ArrayFile {
 std::unique_ptr<ArrayFile> Hdf5::open_array(FileSystem&, const std::string& name,
                                             const std::string& text) const {
   const std::size_t colon = text.rfind(":/");
-  if (colon == std::string::npos) return std::make_unique<Hdf5Array>(resolve_data_path(text), "/" + name);
-  return std::make_unique<Hdf5Array>(resolve_data_path(text.substr(0, colon)), text.substr(colon + 1));
+  if (colon == std::string::npos) return std::make_unique<Hdf5Array>(text, "/" + name);
+  return std::make_unique<Hdf5Array>(text.substr(0, colon), text.substr(colon + 1));
 }
 
 }  // namespace tenon::npy

@@ -87,7 +87,7 @@ class NpyArray final : public ArrayFile {
 
 std::unique_ptr<ArrayFile> Npy::open_array(FileSystem& files, const std::string&,
                                            const std::string& text) const {
-  return std::make_unique<NpyArray>(files, resolve_data_path(text));
+  return std::make_unique<NpyArray>(files, text);
 }
 
 }  // namespace tenon::npy

@@ -198,7 +198,6 @@ void Simulated::report_holes(const SimulationManifest& manifest) const {
 
 IndexedContent Simulated::load() {
   const std::unique_ptr<FileSystem> files = make_posix_files();
-  folder_ = resolve_data_path(folder_);
   const SimulationManifest manifest = sample_set(*files, folder_, set_);
   choose_fields(manifest);
   report_holes(manifest);

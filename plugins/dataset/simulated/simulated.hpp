@@ -29,7 +29,7 @@ class Simulated final : public IndexedDataset {
  public:
   static constexpr const char* kParts[] = {"val", "test", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::text("path", nullptr).mandatory().doc_text("folder that `tenon simulate` wrote"),
+      option::path("path", nullptr).mandatory().made_later().doc_text("folder that `tenon simulate` wrote"),
       option::text("set", "\"\"")
           .doc_text("name under which the existing samples are, or were, recorded; empty: the simulation "
                     "must be complete"),

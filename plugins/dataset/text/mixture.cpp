@@ -212,7 +212,7 @@ void Mixture::open(std::uint64_t seed_order) {
   std::int64_t vocabulary = 0;
   for (const Named& named : named_) {
     SourceSpec spec = common_;
-    spec.path = resolve_data_path(named.path);
+    spec.path = named.path;
     // Keyed by name: changing another source, or the size of one, leaves this order unchanged.
     sources_.emplace_back(spec, random_key(seed_order, "order:" + named.name));
     const Source& source = sources_.back();

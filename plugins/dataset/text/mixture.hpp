@@ -58,7 +58,9 @@ class Mixture final : public WindowDataset {
   static constexpr auto kOrders = option::choice<Order>(
       {{"shuffled", Order::kShuffled}, {"random", Order::kRandom}, {"sequential", Order::kSequential}});
   static constexpr OptionSpec kOptions[] = {
-      option::texts("sources", nullptr).mandatory().doc_text("files of text or tokens: \"name=file\" each"),
+      option::named_paths("sources", nullptr)
+          .mandatory()
+          .doc_text("files of text or tokens: \"name=file\" each"),
       option::texts("weights", nullptr)
           .mandatory()
           .doc_text("share of the samples of each source, e.g. \"0.25\" or \"1/3\"; one row after another "
