@@ -381,14 +381,52 @@ bool may_restart(const LaunchEnd& outcome, const LaunchListeners& listeners) {
   return (failed || lost) && !listeners.interrupted;
 }
 
+/// The command line with `--` and `train` where they belong, for one that lacks them: its words up to the
+/// first one that is `train` or a TOML file are those of launch, and -n may follow it.
+std::string with_train(const std::vector<std::string>& arguments) {
+  std::vector<std::string> launch, train;
+  bool counted = false, began = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--" || (!began && word == "train")) {
+      began = true;
+      continue;
+    }
+    began = began || word.ends_with(".toml");
+    const bool apart = word == "-n" || word == "--ranks";
+    const bool count = apart || word.starts_with("--ranks=") || (word.starts_with("-n") && word.size() > 2);
+    counted = counted || count;
+    (count || !began ? launch : train).push_back(word);
+    if (apart && i + 1 < arguments.size()) launch.push_back(arguments[++i]);
+  }
+  if (!counted) launch.insert(launch.begin(), {"-n", "2"});
+  if (train.empty() || !train[0].ends_with(".toml")) train.insert(train.begin(), "CONFIG");
+  launch.insert(launch.begin(), "launch");
+  launch.insert(launch.end(), {"--", "train"});
+  launch.insert(launch.end(), train.begin(), train.end());
+  return quoted_command_line(launch);
+}
+
 int run_launch(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == kBecome) return become(arguments);
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  const auto word = std::find_if(arguments.begin(), dashes, [](const std::string& argument) {
+    return argument == "train" || argument.ends_with(".toml");
+  });
+  if (word != dashes) {
+    fail_config(
+        fmt::format("tenon launch: '{}' belongs after '--', with the command that each rank runs: "
+                    "{}",
+                    *word, with_train(arguments)));
+  }
   const Parsed parsed = parse(kLaunch, {}, {arguments.begin(), dashes});
   if (parsed.helped) return 0;
   std::vector<std::string> train(dashes == arguments.end() ? dashes : dashes + 1, arguments.end());
   if (train.empty() || train[0] != "train") {
-    fail_config("tenon launch: what to start? e.g. tenon launch -n 2 -- train CONFIG [options]");
+    fail_config(fmt::format("tenon launch: {}: {}",
+                            train.empty() ? "what to start? write the command of each rank after '--'"
+                                          : fmt::format("ranks run the command train, not '{}'", train[0]),
+                            with_train(arguments)));
   }
   const std::string transport = parsed.values["transport"].as<std::string>();
   const bool vendor = transport == "openmpi" || transport == "mpich";

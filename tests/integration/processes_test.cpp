@@ -274,6 +274,34 @@ TEST(Processes, AreCheckedAsThreadsAndToldWhatADeathWouldDo) {
   EXPECT_THAT(mpi.out, HasSubstr("when a rank dies: the job ends; 'openmpi' cannot go on without a rank"));
 }
 
+TEST(Processes, ALaunchWithoutItsCommandIsToldTheRightForm) {
+  struct Case {
+    Words words;
+    std::string said;
+  };
+  const std::string belongs = "belongs after '--', with the command that each rank runs: tenon launch ";
+  const Case cases[] = {
+      {{"run.toml"}, "'run.toml' " + belongs + "-n 2 -- train run.toml"},
+      {{"-n", "3", "run.toml", "--set", "run.steps=4"},
+       "'run.toml' " + belongs + "-n 3 -- train run.toml --set run.steps=4"},
+      {{"run.toml", "--ranks", "4"}, "'run.toml' " + belongs + "--ranks 4 -- train run.toml"},
+      {{"-n2", "--transport", "nccl", "train", "run.toml"},
+       "'train' " + belongs + "-n2 --transport nccl -- train run.toml"},
+      {{"-n", "2", "--", "run.toml"},
+       "ranks run the command train, not 'run.toml': tenon launch -n 2 -- train run.toml"},
+      {{"-n", "2"},
+       "what to start? write the command of each rank after '--': tenon launch -n 2 -- train CONFIG"},
+  };
+  const Scratch scratch;
+  for (const Case& c : cases) {
+    Words words{"launch"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const Ended ended = scratch.run(words);
+    EXPECT_EQ(ended.err, "tenon: tenon launch: " + c.said + "\n");
+    EXPECT_EQ(ended.status, 2);
+  }
+}
+
 TEST(Processes, AreRefusedWhereTheyAreTooManyOrStrangers) {
   const Scratch scratch;
   const Ended many = scratch.run(launched());
