@@ -43,6 +43,10 @@ std::vector<Finding> probe_plugins(Registry& registry) {
   for (const PluginStatus& plugin : registry.plugins()) {
     Finding finding{
         plugin.id.empty() ? plugin.file : plugin.id, plugin.version, plugin.offers.size(), plugin.reason, {}};
+    if (plugin.state == PluginStatus::State::kHidden) {
+      findings.push_back(std::move(finding));
+      continue;
+    }
     if (plugin.state != PluginStatus::State::kFailed) {
       const plugin::ProbeResult probe = plugin::probe_plugin({.file = plugin.file});
       finding.reason = probe.ok ? "" : probe.reason;

@@ -219,6 +219,7 @@ std::string print_list(const std::vector<PluginStatus>& plugins, Format format) 
                       {"file", plugin.file},
                       {"origin", plugin.origin},
                       {"failed", plugin.state == PluginStatus::State::kFailed},
+                      {"hidden", plugin.state == PluginStatus::State::kHidden},
                       {"reason", plugin.reason},
                       {"components", offers}});
     }
@@ -229,6 +230,10 @@ std::string print_list(const std::vector<PluginStatus>& plugins, Format format) 
   for (const PluginStatus& plugin : plugins) {
     if (plugin.state == PluginStatus::State::kFailed)
       failed += fmt::format("\nfailed: {}\n  {}\n", plugin.file, plugin.reason);
+    if (plugin.state == PluginStatus::State::kHidden) {
+      failed += fmt::format("\nhidden: {}\n  {}\n", plugin.file, plugin.reason);
+      continue;
+    }
     for (const auto& offer : plugin.offers)
       kinds[std::string(config::kind_name(offer.kind))].emplace_back(offer.id, plugin.id);
   }
@@ -366,6 +371,7 @@ int inspect_component(Registry& registry, const std::string& word, Format format
   std::vector<std::string> known;
   std::string out;
   for (const PluginStatus& status : registry.plugins()) {
+    if (status.state == PluginStatus::State::kHidden) continue;
     for (const PluginStatus::Offer& offer : status.offers) {
       const std::string kind(config::kind_name(offer.kind));
       known.push_back(kind + "." + offer.id);

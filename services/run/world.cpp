@@ -97,6 +97,7 @@ void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
   for (const PluginStatus& plugin : registry.plugins()) {
     if (plugin.state == PluginStatus::State::kFailed)
       notes.push_back("a plugin was left out: " + plugin.reason);
+    if (plugin.state == PluginStatus::State::kHidden) notes.push_back("plugin " + plugin.reason);
   }
 }
 

@@ -84,22 +84,60 @@ TEST(Registry, TwoPluginsWithOneIdAreNamedAndToldApart) {
   EXPECT_EQ(fixture::make(registry, "zeta/twin", "", host).toy->value(), 8);
 }
 
-TEST(Registry, OnePluginIdInTwoFilesIsRefusedForBoth) {
+TEST(Registry, OnePluginIdInTwoFilesOfOneFolderIsRefusedForBoth) {
   const fixture::Folder folder("copy");
-  const fs::path copy = folder.path() / "copy.so", good = fixture::path("good/good");
+  const fs::path copy = folder.path() / "copy.so", good = folder.path() / "good.so";
+  fs::copy_file(fixture::path("good/good"), good);
   fs::copy_file(good, copy);
   Registry registry;
-  registry.discover_only({good.string(), folder.path().string(), good.string()});
+  registry.discover_only({folder.path().string(), good.string()});
   const auto plugins = registry.plugins();
   ASSERT_EQ(plugins.size(), 2u);  // the same file twice is one file
-  const std::string both = "plugin id 'acme.good' is offered by two files: " + good.string() +
-                           " (1.2.3) and " + copy.string() +
+  const std::string both = "plugin id 'acme.good' is offered by two files: " + copy.string() +
+                           " (1.2.3) and " + good.string() +
                            " (1.2.3). Remove one of them. No plugin code was run.";
   EXPECT_EQ(status_of(plugins, good).reason, "Cannot load '" + good.string() + "': " + both);
   EXPECT_EQ(status_of(plugins, copy).reason, "Cannot load '" + copy.string() + "': " + both);
   EXPECT_EQ(error_text([&] { registry.find("toy/1", "counter"); }, ErrorKind::kPlugin),
-            "toy.counter is offered, but its plugin failed: Cannot load '" + good.string() + "': " + both +
-                "\nCannot load '" + copy.string() + "': " + both);
+            "toy.counter is offered, but its plugin failed: Cannot load '" + copy.string() + "': " + both +
+                "\nCannot load '" + good.string() + "': " + both);
+}
+
+TEST(Registry, TheFirstPlaceServesAPluginId) {
+  const fixture::Folder first("first"), second("second"), third("third");
+  const std::string name = "good.so";
+  for (const fixture::Folder* folder : {&first, &second, &third})
+    fs::copy_file(fixture::path("good/good"), folder->path() / name);
+  const auto file_in = [&](const fixture::Folder& folder) { return (folder.path() / name).string(); };
+  struct Case {
+    std::vector<const fixture::Folder*> configured, variable;
+  };
+  const Case cases[] = {
+      {{&first, &second}, {&third}}, {{&second}, {&first, &third}}, {{}, {&third, &first, &second}}};
+  for (const Case& c : cases) {
+    std::vector<std::string> configured, expected;
+    std::string variable;
+    for (const fixture::Folder* folder : c.configured) configured.push_back(folder->path().string());
+    for (const fixture::Folder* folder : c.configured) expected.push_back(file_in(*folder));
+    for (const fixture::Folder* folder : c.variable) variable += folder->path().string() + ":";
+    for (const fixture::Folder* folder : c.variable) expected.push_back(file_in(*folder));
+    ::setenv("TENON_PLUGIN_PATH", variable.c_str(), 1);
+    Registry registry;
+    registry.discover(configured);
+    ::unsetenv("TENON_PLUGIN_PATH");
+    EXPECT_EQ(registry.find("toy/1", "counter").file, expected[0]);
+    EXPECT_EQ(registry.find("toy/1", "acme.good/counter").file, expected[0]);
+    const auto plugins = registry.plugins();
+    EXPECT_EQ(status_of(plugins, expected[0]).state, State::kLoaded);
+    const std::string origin = c.configured.empty() ? "TENON_PLUGIN_PATH" : "[plugins] paths";
+    for (std::size_t i = 1; i < expected.size(); ++i) {
+      const PluginStatus& hidden = status_of(plugins, expected[i]);
+      EXPECT_EQ(hidden.state, State::kHidden);
+      EXPECT_EQ(hidden.reason, "acme.good 1.2.3 (" + expected[i] + ", " + hidden.origin +
+                                   ") is hidden by 1.2.3 (" + expected[0] + ", " + origin +
+                                   "): the first place that has a plugin id serves it");
+    }
+  }
 }
 
 TEST(Registry, AMissPrintsEveryPlace) {

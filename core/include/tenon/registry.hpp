@@ -79,6 +79,7 @@ struct PluginStatus {
     kOffered,  ///< its tag was read and fits; nothing of it ran
     kLoaded,
     kFailed,  ///< see reason
+    kHidden,  ///< not used: an earlier place has a file of the same plugin id; reason names it
   };
   struct Offer {
     std::string kind;  ///< "optimizer/1"
@@ -108,7 +109,9 @@ class Registry final : public ComponentCatalog {
   /// nothing.
   void add_builtin(const tenon_plugin_v1_t& plugin);
   /// Looks for plugins in `configured` (files or folders, absolute), then TENON_PLUGIN_PATH, then the install
-  /// folder.
+  /// folder. Where several places have a file of one plugin id, the first of them serves it, and the others
+  /// are hidden; two such files in one folder are both refused. A file that this program cannot load hides
+  /// none.
   void discover(const std::vector<std::string>& configured);
   /// Only in `paths`.
   void discover_only(const std::vector<std::string>& paths);

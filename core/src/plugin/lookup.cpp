@@ -33,7 +33,7 @@ int match(const PluginStatus::Offer& offer, const Wanted& wanted) {
 std::vector<Choice> matches(const std::vector<PluginStatus>& plugins, const Wanted& wanted, int strength) {
   std::vector<Choice> found;
   for (std::size_t p = 0; p < plugins.size(); ++p) {
-    if (!is_owned(plugins[p], wanted.owner)) continue;
+    if (plugins[p].state == State::kHidden || !is_owned(plugins[p], wanted.owner)) continue;
     for (std::size_t o = 0; o < plugins[p].offers.size(); ++o) {
       if (match(plugins[p].offers[o], wanted) == strength) found.push_back({p, o});
     }
@@ -113,7 +113,7 @@ std::string left_out_text(const Wanted& wanted, const std::vector<SearchPlace>& 
 std::vector<std::string> offered_ids(const std::vector<PluginStatus>& plugins, std::string_view kind) {
   std::vector<std::string> ids;
   for (const PluginStatus& plugin : plugins) {
-    if (plugin.state == State::kFailed) continue;
+    if (plugin.state == State::kFailed || plugin.state == State::kHidden) continue;
     for (const PluginStatus::Offer& offer : plugin.offers) {
       if (offer.kind == kind) ids.push_back(offer.id);
     }

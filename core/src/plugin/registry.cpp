@@ -38,7 +38,8 @@ struct Registry::Impl {
   };
 
   void discover(std::vector<plugin::SearchPlace> found);
-  void discover_file(const std::filesystem::path& file, const std::string& origin);
+  void discover_file(const std::filesystem::path& file, const plugin::SearchPlace& place);
+  bool hidden(PluginStatus& status, const std::filesystem::path& place) const;
   bool conflicts(PluginStatus& status);
   void require_needs(const tenon_plugin_v1_t& descriptor, const std::string& file) const;
   const Loaded& load(std::size_t index);
@@ -51,16 +52,35 @@ struct Registry::Impl {
 
   mutable std::mutex mutex;
   std::vector<PluginStatus> plugins;
-  std::deque<Loaded> order;  // of loading; addresses stay
+  std::vector<std::filesystem::path> found_in;  // the place of each, as it was named
+  std::deque<Loaded> order;                     // of loading; addresses stay
   std::vector<plugin::SearchPlace> places;
   std::set<std::string> contested;  // plugin ids that several files offer
   bool frozen = false;
 };
 
-// Two files with one plugin id: neither may win by the order of folders, so both are refused.
+// A file of the same plugin id in an earlier place serves it. The order of places is the user's, unlike that
+// of files in a folder.
+bool Registry::Impl::hidden(PluginStatus& status, const std::filesystem::path& place) const {
+  for (std::size_t i = 0; i < plugins.size(); ++i) {
+    const PluginStatus& other = plugins[i];
+    if (other.id != status.id || found_in[i] == place) continue;
+    if (other.state != State::kOffered && other.state != State::kLoaded) continue;
+    status.state = State::kHidden;
+    status.reason = fmt::format(
+        "{} {} ({}, {}) is hidden by {} ({}, {}): the first place that has a plugin "
+        "id serves it",
+        status.id, status.version, status.file, status.origin, other.version, other.file, other.origin);
+    return true;
+  }
+  return false;
+}
+
+// Two files with one plugin id in one folder: neither may win by its name, so both are refused.
 bool Registry::Impl::conflicts(PluginStatus& status) {
   for (PluginStatus& other : plugins) {
-    if (other.id != status.id || (other.state == State::kFailed && !contested.contains(status.id))) continue;
+    if (other.id != status.id || other.state == State::kHidden) continue;
+    if (other.state == State::kFailed && !contested.contains(status.id)) continue;
     contested.insert(status.id);
     const std::string text =
         fmt::format("plugin id '{}' is offered by two files: {} ({}) and {} ({}). Remove one of them",
@@ -76,13 +96,13 @@ bool Registry::Impl::conflicts(PluginStatus& status) {
   return false;
 }
 
-void Registry::Impl::discover_file(const std::filesystem::path& file, const std::string& origin) {
+void Registry::Impl::discover_file(const std::filesystem::path& file, const plugin::SearchPlace& place) {
   const std::string name = file.string();
   if (std::any_of(plugins.begin(), plugins.end(), [&](const PluginStatus& p) { return p.file == name; }))
     return;
   PluginStatus status;
   status.file = name;
-  status.origin = origin;
+  status.origin = place.origin;
   try {
     plugin::AbiTag tag = plugin::read_abi_tag(file);
     status.id = tag.plugin_id;
@@ -98,16 +118,17 @@ void Registry::Impl::discover_file(const std::filesystem::path& file, const std:
   }
   if (!status.reason.empty())
     status.state = State::kFailed;
-  else
+  else if (!hidden(status, place.path))
     conflicts(status);
   plugins.push_back(std::move(status));
+  found_in.push_back(place.path);
 }
 
 void Registry::Impl::discover(std::vector<plugin::SearchPlace> found) {
   require_open("no more plugins are discovered");
   for (plugin::SearchPlace& place : found) {
     plugin::visit(place);
-    for (const auto& file : place.files) discover_file(file, place.origin);
+    for (const auto& file : place.files) discover_file(file, place);
     places.push_back(std::move(place));
   }
 }
@@ -222,6 +243,7 @@ void Registry::add_builtin(const tenon_plugin_v1_t& descriptor) {
   plugin::init_plugin(descriptor, kBuiltIn);
   impl_->add_loaded(descriptor, status);
   impl_->plugins.push_back(std::move(status));
+  impl_->found_in.emplace_back(kBuiltIn);
 }
 
 void Registry::discover(const std::vector<std::string>& configured) {
