@@ -100,8 +100,9 @@ TEST(NewPlugin, WritesEveryFileAndSaysWhatToTypeNext) {
   EXPECT_EQ(ended.err, "");
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.out,
-            "wrote 8 files to my_2nd_lion\n"
-            "  .gitignore\n  CMakeLists.txt\n  CMakePresets.json\n  README.md\n  base.toml\n  ci.sh\n"
+            "wrote 10 files to my_2nd_lion\n"
+            "  .clangd\n  .gitignore\n  .vscode/launch.json\n  CMakeLists.txt\n  CMakePresets.json\n  "
+            "README.md\n  base.toml\n  ci.sh\n"
             "  my_2nd_lion.cpp\n  run.toml\n\n"
             "next:\n"
             "  cd my_2nd_lion\n"
@@ -111,7 +112,7 @@ TEST(NewPlugin, WritesEveryFileAndSaysWhatToTypeNext) {
             "  TENON_PLUGIN_PATH=$PWD/build/release tenon train run.toml\n"
             "PREFIX is where Tenon is installed: cmake --install BUILD --prefix PREFIX\n");
   const auto files = tree(scratch / "my_2nd_lion");
-  EXPECT_EQ(files.size(), 8u);
+  EXPECT_EQ(files.size(), 10u);
   for (const auto& [name, text] : files) EXPECT_FALSE(text.find("@") != std::string::npos) << name;
   EXPECT_THAT(files.at("my_2nd_lion.cpp"), testing::HasSubstr("class My2ndLion final"));
   EXPECT_THAT(files.at("my_2nd_lion.cpp"), testing::HasSubstr(".id = \"acme.my_2nd_lion\""));
