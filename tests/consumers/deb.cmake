@@ -21,7 +21,9 @@ step("unpacking" dpkg-deb -x ${package} ${WORK}/x)
 foreach(file bin/tenon libexec/tenon/tenon_probe libexec/tenon/tenon_conformance ${LIBDIR}/libtenon_core.so.0
     ${LIBDIR}/tenon/plugins/tenon_device_cpu.so ${LIBDIR}/cmake/Tenon/TenonConfig.cmake ${LIBDIR}/pkgconfig/tenon.pc
     include/tenon/plugin.hpp share/man/man1/tenon-train.1 share/bash-completion/completions/tenon
-    share/tenon/templates/common/CMakeLists.txt.in share/tenon/configs/base/lenet5.toml share/doc/tenon/copyright)
+    share/tenon/templates/common/CMakeLists.txt.in share/tenon/configs/base/lenet5.toml share/doc/tenon/copyright
+    share/doc/tenon/docs/configuration.md share/doc/tenon/sdk/examples/README.md
+    share/doc/tenon/plugins/optimizer/sgd/README.md)
   if(NOT EXISTS ${WORK}/x/usr/${file})
     message(FATAL_ERROR "the package lacks /usr/${file}.")
   endif()
