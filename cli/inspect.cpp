@@ -3,6 +3,7 @@
 // run's use of its tables. First the tables of components and options, of which the plugin reference in docs/
 // is the Markdown form; then the examination of a FILE; then the command.
 #include "command_line.hpp"
+#include "config_schema.hpp"
 #include "table_record.hpp"
 
 #include "config/words.hpp"
@@ -402,16 +403,30 @@ int inspect_tables(const std::string& run, Format format) {
   return 0;
 }
 
+int print_schema(const std::string& name) {
+  Runtime runtime;
+  runtime.discover({});
+  const ConfigSchema schema = config_schema(name, runtime.registry());
+  std::cout << schema.json << std::flush;
+  for (const std::string& reason : schema.left_out)
+    std::cerr << "tenon inspect: not in the schema: " << reason << "\n";
+  return 0;
+}
+
 void declare_inspect(po::options_description& options) {
   options.add_options()("json", "facts as JSON");
   options.add_options()("markdown", "reference pages as Markdown");
   options.add_options()("no-load", "of a FILE: only what can be read without running its code");
   options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
+  options.add_options()("json-schema", po::value<std::string>(),
+                        "FILES  JSON schema of such files, for editors: run, experiment, study or simulate");
 }
 
 int run_inspect(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kInspect, {"what"}, arguments);
   if (parsed.helped) return 0;
+  if (parsed.values.count("json-schema") > 0)
+    return print_schema(parsed.values["json-schema"].as<std::string>());
   const Format format = format_of(parsed);
   const bool tables = parsed.values.count("tables") > 0;
   if (tables && parsed.values.count("what") == 0)
@@ -435,7 +450,7 @@ int run_inspect(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kInspect{"inspect", "[ID | FILE.so] [options] | RUN --tables",
+const Command kInspect{"inspect", "[ID | FILE.so] [options] | RUN --tables | --json-schema FILES",
                        "Show plugins, components and their options, or a run's tables.", run_inspect,
                        declare_inspect};
 

@@ -141,6 +141,15 @@ constexpr OptionSpec kArmOptions[] = {
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
 };
 
+// For schemas; read_budget() reads the table, which names exactly one of them.
+constexpr OptionSpec kBudgetOptions[] = {
+    option::real("steps", nullptr).doc_text("slots of every run"),
+    option::real("samples", nullptr).doc_text("samples of every run"),
+    option::real("tokens", nullptr).doc_text("tokens of every run"),
+    option::real("seconds", nullptr).in_unit("s").doc_text("of every run, on its clock"),
+    option::real("bytes", nullptr).doc_text("that every run sends"),
+};
+
 std::vector<std::string> texts_of(const Options& options, std::string_view name) {
   const auto texts = options.texts(name);
   return {texts.begin(), texts.end()};
@@ -177,6 +186,10 @@ Arm read_arm(const Value& table, std::size_t index) {
 }
 
 }  // namespace
+
+std::vector<config::TableSpecs> experiment_tables() {
+  return {{"", kExperimentOptions}, {"budget", kBudgetOptions}, {"arm", kArmOptions, true}};
+}
 
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets) {
   const Config config = Config::load(path, sets);

@@ -3,6 +3,8 @@
 // answered.
 #pragma once
 
+#include "config/run_schema.hpp"
+
 #include <tenon/options.hpp>
 
 #include <cstdint>
@@ -85,5 +87,8 @@ Experiment against_itself(const Experiment& experiment);
 ///   [[arm]] name, extends, set = ["a.b=c"].
 /// Paths are relative to the file. Throws Error(kConfig); the result is validated.
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets);
+
+/// Every table of such a file.
+std::vector<config::TableSpecs> experiment_tables();
 
 }  // namespace tenon::ab

@@ -59,6 +59,10 @@ const std::vector<std::int64_t>& SimulationMap::workers_at(const Size& size) con
   return size.points.empty() ? workers : size.points;
 }
 
+std::vector<config::TableSpecs> SimulationMap::file_tables() const {
+  return {{"map", kMapOptions}};
+}
+
 void SimulationMap::read(const Value& table) {
   const Resolution found =
       resolve_options({.table = table, .owner = "map", .specs = option_list(kMapOptions)});

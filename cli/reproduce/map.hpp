@@ -22,6 +22,7 @@ class SimulationMap : public StudyKind {
 
   std::string_view table() const override { return "map"; }
   void read(const Value& table) override;
+  std::vector<config::TableSpecs> file_tables() const override;
   void check(const StudyFile& study, Problems& problems) const override;
   bool counts_steps() const override { return false; }
   bool has_points() const override { return true; }

@@ -43,6 +43,12 @@ constexpr OptionSpec kRecoveryLineOptions[] = {
 
 }  // namespace
 
+std::vector<config::TableSpecs> Recovery::file_tables() const {
+  return {{"recovery", kRecoveryOptions},
+          {"recovery.pair", kRecoveryPairOptions, true},
+          {"recovery.line", kRecoveryLineOptions, true}};
+}
+
 void Recovery::read(const Value& table) {
   OptionRequest request{.table = table, .owner = "recovery", .specs = option_list(kRecoveryOptions)};
   request.other_keys = {"pair", "line"};

@@ -36,6 +36,7 @@ class Recovery : public Arms {
 
   std::string_view table() const override { return "recovery"; }
   void read(const Value& table) override;
+  std::vector<config::TableSpecs> file_tables() const override;
   void check(const StudyFile& study, Problems& problems) const override;
   std::string tables(const StudyResult& result) const override;
   void json(JsonWriter& json, const StudyResult& result) const override;

@@ -53,6 +53,10 @@ bool Scaling::is_measured(const std::string& arm) const {
   return std::find(measured.begin(), measured.end(), arm) != measured.end();
 }
 
+std::vector<config::TableSpecs> Scaling::file_tables() const {
+  return {{"scaling", kScalingOptions}};
+}
+
 void Scaling::read(const Value& table) {
   const Resolution found =
       resolve_options({.table = table, .owner = "scaling", .specs = option_list(kScalingOptions)});

@@ -23,6 +23,7 @@ class Scaling : public Arms {
 
   std::string_view table() const override { return "scaling"; }
   void read(const Value& table) override;
+  std::vector<config::TableSpecs> file_tables() const override;
   void check(const StudyFile& study, Problems& problems) const override;
   void check_without(const StudyFile& study, Problems& problems) const override;
   bool counts_steps() const override { return false; }

@@ -262,6 +262,12 @@ const SlabProblem* Slabs::problem(const std::string& arm, const std::string& siz
   return nullptr;
 }
 
+std::vector<config::TableSpecs> Slabs::file_tables() const {
+  return {{"slabs", kSlabsOptions},
+          {"slabs.link", kSlabLinkOptions, true},
+          {"slabs.problem", kProblemOptions, true}};
+}
+
 void Slabs::read(const Value& table) {
   OptionRequest request{.table = table, .owner = "slabs", .specs = option_list(kSlabsOptions)};
   for (const char* key : {"link", "problem"}) request.other_keys.push_back(key);

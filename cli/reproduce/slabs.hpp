@@ -99,6 +99,7 @@ class Slabs : public Arms {
 
   std::string_view table() const override { return "slabs"; }
   void read(const Value& table) override;
+  std::vector<config::TableSpecs> file_tables() const override;
   void check(const StudyFile& study, Problems& problems) const override;
   bool has_points() const override { return true; }
   std::string size_text(const StudyFile& study, const Size& size) const override;

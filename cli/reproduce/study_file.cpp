@@ -320,6 +320,20 @@ const StudyArm* StudyFile::arm(const std::string& wanted) const {
   return found == arms.end() ? nullptr : &*found;
 }
 
+std::vector<config::TableSpecs> study_tables() {
+  std::vector<config::TableSpecs> tables{{"", kStudyOptions},
+                                         {"arm", kArmOptions, true},
+                                         {"paper_value", kPaperOptions, true},
+                                         {"simulate", kSimulationOptions},
+                                         {"evaluate", kOtherDataOptions, true},
+                                         {"agree", kAgreeOptions, true}};
+  for (const char* size : kSizes) tables.push_back({fmt::format("size.{}", size), kSizeOptions});
+  for (const auto& kind : study_kinds()) {
+    for (config::TableSpecs& table : kind->file_tables()) tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
 StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();

@@ -118,6 +118,8 @@ struct StudyFile {
 
 /// Reads and checks a study. Throws Error(kConfig) with file, line and column, one line per problem.
 StudyFile read_study(const std::string& path);
+/// Every table of such a file.
+std::vector<config::TableSpecs> study_tables();
 
 /// The studies found: those of the working directory's configs/studies, then those shipped. Sorted by name.
 std::vector<std::string> find_studies();

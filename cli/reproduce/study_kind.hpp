@@ -4,6 +4,7 @@
 // in a source of its own and a line in kinds.cpp.
 #pragma once
 
+#include "config/run_schema.hpp"
 #include "reproduce/reproduce.hpp"
 
 #include <tenon/config.hpp>
@@ -58,6 +59,8 @@ class StudyKind {
   virtual std::string_view table() const = 0;
   /// Reads the table. Throws Error(kConfig) for keys and types.
   virtual void read(const Value& table) = 0;
+  /// The table, if there is one, and those inside it.
+  virtual std::vector<config::TableSpecs> file_tables() const { return {}; }
   /// Checks the table, and what it asks of sizes and arms. A kind that comes after others excludes them by
   /// Problems::alone() or in words of its own.
   virtual void check(const StudyFile& study, Problems& problems) const = 0;

@@ -47,6 +47,10 @@ bool begins_with_any(const std::string& text, std::span<const char* const> begin
 
 }  // namespace
 
+std::vector<config::TableSpecs> TimeTo::file_tables() const {
+  return {{"time_to", kTimeToOptions}, {"time_to.link", kLinkOptions, true}};
+}
+
 void TimeTo::read(const Value& table) {
   OptionRequest request{.table = table, .owner = "time_to", .specs = option_list(kTimeToOptions)};
   request.other_keys.push_back("link");

@@ -32,6 +32,7 @@ class TimeTo : public Arms {
 
   std::string_view table() const override { return "time_to"; }
   void read(const Value& table) override;
+  std::vector<config::TableSpecs> file_tables() const override;
   void check(const StudyFile& study, Problems& problems) const override;
   std::string tables(const StudyResult& result) const override;
   bool places_figure() const override { return true; }

@@ -88,7 +88,9 @@ constexpr OptionSpec kSimulateOptions[] = {
                   "recovery"),
 };
 
-constexpr OptionSpec kPluginOptions[] = {option::paths("paths", "[]")};
+constexpr OptionSpec kPluginOptions[] = {
+    option::paths("paths", "[]").doc_text("files and folders to search for plugins first"),
+};
 
 std::int64_t processors() {
   cpu_set_t set;
@@ -156,6 +158,12 @@ std::string canonical(const Value& table, const std::string& type) {
 
 std::vector<std::string> table_names() {
   return {"simulate", "simulator", "plugins"};
+}
+
+std::vector<config::TableSpecs> simulation_tables() {
+  return {{"simulate", kSimulateOptions},
+          {"simulator", {}, false, Simulator::kKind},
+          {"plugins", kPluginOptions}};
 }
 
 Plan read_plan(const Config& config, const ComponentCatalog& catalog, const std::string& path) {

@@ -2,6 +2,8 @@
 // this process among those that a launcher started. It makes nothing.
 #pragma once
 
+#include "config/run_schema.hpp"
+
 #include <tenon/config.hpp>
 
 #include <cstdint>
@@ -36,6 +38,8 @@ struct Plan {
 
 /// The tables that such a file may have.
 std::vector<std::string> table_names();
+/// The same with their keys.
+std::vector<config::TableSpecs> simulation_tables();
 
 /// Throws Error(kConfig) with one line per problem. `path`: the file, which names the folder unless it does.
 Plan read_plan(const Config& config, const ComponentCatalog& catalog, const std::string& path);

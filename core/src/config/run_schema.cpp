@@ -1,6 +1,8 @@
 // Spec tables of the core's own sections. Reading them into settings: run_check.cpp.
 #include "config/run_schema.hpp"
 
+#include <algorithm>
+
 TENON_ABI_BEGIN
 namespace config {
 namespace {
@@ -187,6 +189,7 @@ struct CoreTable {
   std::string_view table;
   std::span<const OptionSpec> specs;
   std::string_view children[3] = {};  // sub-tables and lists of the core inside it
+  bool is_list = false;
 };
 
 constexpr CoreTable kTables[] = {
@@ -196,15 +199,15 @@ constexpr CoreTable kTables[] = {
     {"transport", {}, {"link", "clock", "straggler"}},
     {"transport.link", kLink},
     {"transport.clock", kClock},
-    {"transport.straggler", kStraggler},
+    {"transport.straggler", kStraggler, {}, true},
     {"model", {}, {"layer", "override", "insert"}},
-    {"model.layer", kModelLayer},
-    {"model.override", kModelOverride},
-    {"model.insert", kModelInsert},
+    {"model.layer", kModelLayer, {}, true},
+    {"model.override", kModelOverride, {}, true},
+    {"model.insert", kModelInsert, {}, true},
     {"sync", kSync},
     {"emulate", kEmulate, {"failure"}},
-    {"emulate.failure", kEmulatedFailure},
-    {"fault", kFault},
+    {"emulate.failure", kEmulatedFailure, {}, true},
+    {"fault", kFault, {}, true},
     {"plugins", kPlugins},
 };
 
@@ -244,6 +247,25 @@ std::vector<std::string> core_keys(std::string_view table) {
 std::vector<std::string> top_level_tables() {
   return {"run",      "device", "parallel", "transport", "data",    "model", "precision", "optimizer",
           "schedule", "sync",   "recovery", "observe",   "emulate", "fault", "plugins"};
+}
+
+std::vector<TableSpecs> run_tables() {
+  std::vector<TableSpecs> tables;
+  for (const CoreTable& entry : kTables)
+    tables.push_back({std::string(entry.table), entry.specs, entry.is_list});
+  const auto table_of = [&](std::string_view path) -> TableSpecs& {
+    const auto found =
+        std::find_if(tables.begin(), tables.end(), [&](const TableSpecs& t) { return t.path == path; });
+    return found != tables.end() ? *found : tables.emplace_back(TableSpecs{std::string(path)});
+  };
+  for (const ComponentSection& section : kComponents) {
+    TableSpecs& table = table_of(section.table);
+    table.kind = section.kind;
+    table.is_list = section.is_list;
+  }
+  for (const char* edit : {"model.layer", "model.override", "model.insert"}) table_of(edit).kind = "layer/1";
+  table_of("model.override").overrides = true;
+  return tables;
 }
 
 }  // namespace config

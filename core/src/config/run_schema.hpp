@@ -180,6 +180,18 @@ std::vector<std::string> core_keys(std::string_view table);
 /// Tables that a run may have, for messages: "run", "device", ...
 std::vector<std::string> top_level_tables();
 
+/// A table that a file may have, as the schemas of files for editors describe it.
+struct TableSpecs {
+  std::string path;  ///< "run", "transport.straggler"; "" = the file itself
+  std::span<const OptionSpec> specs = {};
+  bool is_list = false;        ///< [[fault]]
+  std::string_view kind = {};  ///< of the component that its `type` names; "" = no component
+  /// `type` and mandatory options may be absent: [[model.override]].
+  bool overrides = false;
+};
+/// Every table of a run.
+std::vector<TableSpecs> run_tables();
+
 /// A component named in the configuration, validated and not yet made.
 struct CheckedComponent {
   std::string table;  ///< "optimizer"; "observe[1]"
