@@ -37,7 +37,8 @@ struct Named {
 };
 
 bool is_list(const tenon_option_v1& spec) {
-  return spec.type >= TENON_OPTION_INT_LIST && spec.type <= TENON_OPTION_TEXT_LIST;
+  return (spec.type >= TENON_OPTION_INT_LIST && spec.type <= TENON_OPTION_TEXT_LIST) ||
+         spec.type == TENON_OPTION_PATH_LIST;
 }
 
 Json bound(double value, bool whole) {

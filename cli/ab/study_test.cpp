@@ -121,6 +121,22 @@ TEST(Study, OtherDataIsRefused) {
               HasSubstr("the data differs: data[0].sha256"));
 }
 
+// A plugin that was rebuilt while the study ran, and one that took another's place when a run was resumed.
+TEST(Study, OtherFilesOfOnePluginAreRefused) {
+  const Experiment e = testing::sample_experiment(1);
+  const std::string folder = testing::fresh_folder("plugins");
+  testing::write_runs(e, folder, base_run);
+  const std::string lock = run_parent(folder, "nvfp4", 1) + "/1/plugins.lock";
+  const std::string text = testing::read_text_file(lock);
+  testing::write_text(lock, testing::replaced(text, "9f86d081", "00000000"));
+  EXPECT_THAT(joined(load_study(e, folder, 1, false).refusals),
+              HasSubstr("plugins.lock differs: plugin.tenon.optimizer_adamw.sha256 is \"9f86d081"));
+  testing::write_text(lock, text + testing::replaced(text, "9f86d081", "00000000") + "first_step = 7\n");
+  const RunRecord run = read_run(run_parent(folder, "nvfp4", 1) + "/1");
+  EXPECT_THAT(run.plugins_lock.at("plugin.tenon.optimizer_adamw.sha256"), HasSubstr("9f86d081"));
+  EXPECT_THAT(run.plugins_lock.at("plugin.tenon.optimizer_adamw@7.sha256"), HasSubstr("00000000"));
+}
+
 TEST(Study, MissingRunsAreRefusalsAndTheNewestAttemptCounts) {
   const Experiment e = testing::sample_experiment(3);
   const std::string folder = testing::fresh_folder("attempt");

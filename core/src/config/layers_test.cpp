@@ -246,6 +246,16 @@ TEST_F(Layers, ExplainsEachLayer) {
             "opt.extra is not set\n  5 at base.toml:4:9 was dropped when the type of the table changed at "
             "--set opt.type=b\n");
   EXPECT_THROW(config.explain("opt..lr"), Error);
+  EXPECT_THAT(config.dropped_lines(false), testing::IsEmpty());
+  EXPECT_THAT(changed.dropped_lines(true), testing::IsEmpty());
+  EXPECT_THAT(
+      changed.dropped_lines(false),
+      testing::Contains("opt.extra = 5 (base.toml:4:9) was dropped when the type of its table changed (--set "
+                        "opt.type=b)"));
+  EXPECT_THAT(Config::load("mid.toml", {"opt.type=b", "opt.lr=3"}).dropped_lines(true),
+              testing::ElementsAre(
+                  "opt.lr = 0.001 (mid.toml:3:6) was dropped when the type of its table changed (--set "
+                  "opt.type=b); the new type has it, too: 3 (--set opt.lr=3)"));
 }
 
 }  // namespace
