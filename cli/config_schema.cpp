@@ -221,7 +221,7 @@ class SchemaWriter {
         if (key == "type" || own.properties.contains(key)) continue;
         if (std::find(known.begin(), known.end(), schema) == known.end()) known.push_back(schema);
       }
-      if (!complete) table.required.clear();
+      if (!complete) table.required = own.required;
       const std::string definition =
           fmt::format("{}.{}.{}", name, component.ref.plugin, component.ref.component->id);
       definitions_[definition] = table.schema();
@@ -238,7 +238,6 @@ class SchemaWriter {
     Json type{{"description", fmt::format("the component of kind {}", config::kind_name(kind))}};
     type["anyOf"] = {{{"enum", plain}}, {{"enum", all}}};
     any.properties["type"] = std::move(type);
-    if (!complete) any.required.clear();
     definitions_[name + ".any"] = any.schema();
     definitions_[name] = std::move(whole);
     return reference(name);

@@ -36,8 +36,10 @@ set = ["precision.keep_last=1"]
 )";
 
 std::string write_experiment(const std::string& text) {
-  const std::string path = testing::fresh_folder("experiment") + "/experiments/study.toml";
+  const std::string folder = testing::fresh_folder("experiment"), path = folder + "/experiments/study.toml";
   testing::write_text(path, text);
+  for (const char* extended : {"/base/gpt_tiny.toml", "/presets/precision_nvfp4.toml"})
+    testing::write_text(folder + extended, "");
   return path;
 }
 

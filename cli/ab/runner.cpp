@@ -267,7 +267,8 @@ std::string arm_file_text(const Experiment& experiment, const Arm& arm, const Ru
           Config::load(experiment.base, run_sets(experiment, arm, experiment.seeds.front()), arm.extends));
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{} cannot run here, and nothing was started. Arm '{}': {}",
-                                            experiment.name, arm.name, error.what()));
+                                            options.study.empty() ? experiment.name : options.study, arm.name,
+                                            error.what()));
     }
   }
   std::string text = fmt::format("# Arm {} of {} as it stood when the study began; written by tenon.\n",

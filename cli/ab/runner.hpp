@@ -32,6 +32,7 @@ struct RunnerOptions {
   /// stay.
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::string label = "ab";  ///< first word of a progress line
+  std::string study = {};    ///< what errors call the study; "" = by the experiment's name
   /// Checks the configuration of a run and returns it with every path absolute; null leaves paths but those
   /// of plugins as they are.
   std::function<Config(const Config& run)> resolve = {};

@@ -84,6 +84,7 @@ class Comparisons : public ::testing::Test {
   void SetUp() override {
     folder_ = fresh_folder(::testing::UnitTest::GetInstance()->current_test_info()->name());
     write_text(folder_ + "/base.toml", "[run]\nname = \"x\"\n");
+    write_text(folder_ + "/flow.toml", "");
     study_ = read(kCompared);
   }
   StudyFile read(const std::string& text) const {

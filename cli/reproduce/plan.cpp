@@ -70,16 +70,16 @@ Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions
   Plan plan;
   plan.experiment = experiment_of(study, size);
   const ab::Experiment& e = plan.experiment;
-  ab::write_arm_files(e, options);
+  ab::RunnerOptions naming = options;
+  naming.study = fmt::format("tenon reproduce: {} at size {}", study.name, size.name);
+  ab::write_arm_files(e, naming);
   for (const ab::Arm& arm : e.arms) {
     try {
       plan.arms.push_back(
           resolve(ab::arm_file_path(options.folder, arm), ab::run_sets(e, arm, e.seeds.front())));
     } catch (const Error& error) {
-      throw Error(
-          error.kind(),
-          fmt::format("tenon reproduce: {} at size {} cannot run here, and nothing was started. Arm '{}': {}",
-                      study.name, size.name, arm.name, error.what()));
+      throw Error(error.kind(), fmt::format("{} cannot run here, and nothing was started. Arm '{}': {}",
+                                            naming.study, arm.name, error.what()));
     }
   }
   for (ab::Job& job : ab::plan_jobs(e, options)) {

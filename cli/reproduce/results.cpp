@@ -3,6 +3,7 @@
 
 #include "ab/study.hpp"
 
+#include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -152,6 +153,19 @@ std::string parameters_of(const ResolvedRun& arm) {
   return "";
 }
 
+/// `text` without the folders of this machine from which paths count: a table is read elsewhere.
+std::string as_written(std::string text) {
+  std::error_code error;
+  std::vector<std::string> folders = data_directories();
+  folders.push_back(fs::current_path(error).string());
+  for (const std::string& folder : folders) {
+    if (folder.size() < 2) continue;
+    for (std::size_t at = 0; (at = text.find("\"" + folder + "/", at)) != std::string::npos;)
+      text.erase(at + 1, folder.size() + 1);
+  }
+  return text;
+}
+
 /// "gpt_neo (layers = 4, width = 128)": the type and the options that are not defaults.
 std::string described(const Value& root, const char* table) {
   const Value* found = root.find(table);
@@ -165,7 +179,7 @@ std::string described(const Value& root, const char* table) {
       rest.push_back(fmt::format("{} = {}", member.key, member.value.inline_toml()));
     }
   }
-  return rest.empty() ? type : fmt::format("{} ({})", type, fmt::join(rest, ", "));
+  return rest.empty() ? type : as_written(fmt::format("{} ({})", type, fmt::join(rest, ", ")));
 }
 
 void add_distinct(std::vector<std::string>& list, std::string text) {

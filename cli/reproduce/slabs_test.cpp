@@ -139,7 +139,8 @@ name = "strong"
 )";
 
 StudyFile slab_study(const std::string& text) {
-  const std::string path = fresh_folder("slabs") + "/study.toml";
+  const std::string folder = fresh_folder("slabs"), path = folder + "/study.toml";
+  ab::testing::write_text(folder + "/run.toml", "");
   ab::testing::write_text(path, text);
   return read_study(path);
 }

@@ -59,6 +59,7 @@ source = "figure 4"
 StudyFile read(const std::string& text, const std::string& folder) {
   const std::string path = folder + "/formats.toml";
   write_text(path, text);
+  for (const char* extended : {"/base.toml", "/preset.toml"}) write_text(folder + extended, "");
   return read_study(path);
 }
 

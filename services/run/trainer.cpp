@@ -75,27 +75,29 @@ using graph::saturating_sum;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-std::int64_t table_bytes(const ParameterSpec& spec, RowOptimizer* rows) {
+std::int64_t table_bytes(const ParameterSpec& spec, const Part<Optimizer>& optimizer) {
   std::int64_t width = spec.shape[1];
+  auto* const rows = optimizer.offered<RowOptimizer>();
   if (rows != nullptr && spec.trainable) {
-    for (const RowStateSlot& slot : rows->row_slots()) width += slot.width == 0 ? spec.shape[1] : slot.width;
+    for (const RowStateSlot& slot : optimizer.guarded(*rows)->row_slots())
+      width += slot.width == 0 ? spec.shape[1] : slot.width;
   }
   return dtype_bytes(spec.dtype, saturating_product(spec.shape[0], width));
 }
 
-std::int64_t parameter_bytes(const ParameterInfo& info, Optimizer& optimizer, int replicas) {
+std::int64_t parameter_bytes(const ParameterInfo& info, const Part<Optimizer>& optimizer, int replicas) {
   const ParameterSpec& spec = info.spec;
   if (spec.role == Role::kRowTable) {
-    auto* rows = static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId));
-    return saturating_product(table_bytes(spec, rows), is_sharded(spec, kReplicaAxis) ? 1 : replicas);
+    return saturating_product(table_bytes(spec, optimizer), is_sharded(spec, kReplicaAxis) ? 1 : replicas);
   }
   const bool trained = spec.role == Role::kParameter && spec.trainable;
-  const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer.slots().size()) : 1;
+  const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer->slots().size()) : 1;
   return saturating_product(dtype_bytes(spec.dtype, info.local.elements()), copies * replicas);
 }
 
 /// Bytes of weights, gradients and optimizer state of `replicas` replicas in one process.
-std::int64_t model_bytes(std::span<const ParameterInfo> parameters, Optimizer& optimizer, int replicas) {
+std::int64_t model_bytes(std::span<const ParameterInfo> parameters, const Part<Optimizer>& optimizer,
+                         int replicas) {
   std::int64_t sum = 0;
   for (const ParameterInfo& info : parameters)
     sum = saturating_sum(sum, parameter_bytes(info, optimizer, replicas));
@@ -103,7 +105,7 @@ std::int64_t model_bytes(std::span<const ParameterInfo> parameters, Optimizer& o
 }
 
 /// Throws Error(kConfig) that names the largest parameters if that is more than `available` bytes.
-void require_memory(std::span<const ParameterInfo> parameters, Optimizer& optimizer, int replicas,
+void require_memory(std::span<const ParameterInfo> parameters, const Part<Optimizer>& optimizer, int replicas,
                     std::int64_t available) {
   const std::int64_t needed = model_bytes(parameters, optimizer, replicas);
   if (available <= 0 || needed <= available) return;
@@ -264,7 +266,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
   spec.watch = with_.watch;
   spec.distributions = &with_.distributions;
-  require_memory(parameters, *parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
+  require_memory(parameters, parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, parameters);
   lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});
   rows_ = std::make_unique<RowExchange>(*weights_, shares_weights(), requests_ != nullptr);
@@ -278,7 +280,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   world_.agree(*world_.links.end_hub, rank_, "parameters and data", layout_text(),
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
-  updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
+  updater_ = std::make_unique<Updater>(parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({groups_->coordinates(), groups_->all()}, settings.run.steps);
   if (requests_ != nullptr)
     requests_->open(*weights_, *updater_, *parts_, rows_->sharded(), shares_weights());
@@ -314,7 +316,9 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
   weights_->set_update(
       [this] {
-        return peak_rate(*parts_->schedule, world_.settings.run.steps, parts_->optimizer->base_lr());
+        const double base = parts_->optimizer->base_lr();
+        return parts_->schedule.within(
+            [&](const Schedule& schedule) { return peak_rate(schedule, world_.settings.run.steps, base); });
       },
       std::move(optimizer_state));
   parts_->sync->start(*weights_);

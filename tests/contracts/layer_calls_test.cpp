@@ -1,5 +1,6 @@
-// A layer is called under the guard like every component: everything that it logs or throws carries the names
-// of plugin, layer, node, rank and slot. Also, a run without a [sync] table may have several workers.
+// Layers and optimizers are called under the guard like every component: everything that they log or throw
+// carries the names of plugin, component, node, rank and slot. Also, a run without a [sync] table may have
+// several workers.
 #include "support.hpp"
 
 #include <tenon/host.hpp>
@@ -47,8 +48,37 @@ class Frail final : public Layer {
   std::string how_, where_;
 };
 
+/// Moves nothing, and throws in the function that its option names.
+class FrailRule final : public OptimizerBase, public OptimizerBinding {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::real("lr", "0.1"), option::text("where", nullptr)};
+  static constexpr ComponentInfo kInfo{.id = "frail_rule", .summary = "fails", .options = kOptions};
+  explicit FrailRule(const Options& options) : OptimizerBase(options), where_(options.text("where")) {}
+  double base_lr() const override { return may("base_lr"), OptimizerBase::base_lr(); }
+  std::span<const StateSlot> slots() const override { return may("slots"), OptimizerBase::slots(); }
+  bool elementwise() const override { return may("elementwise"), true; }
+  void bind(const OptimizerSetup&) override { may("bind"); }
+  void step(const UpdateContext& context, const ParameterSlice&) override {
+    if (context.count == 3) may("step");
+  }
+  void state(StateVisitor& visitor) override {
+    may("state");
+    OptimizerBase::state(visitor);
+  }
+  void* query(std::string_view id) override {
+    may("query");
+    return id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
+  }
+
+ private:
+  void may(std::string_view function) const {
+    if (where_ == function) throw std::out_of_range("index 9 of 4");
+  }
+  std::string where_;
+};
+
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.frail", .version = "1.0.0", .summary = "frail"},
-                    Frail)
+                    Frail, FrailRule)
 
 std::vector<std::string> graph(const std::string& how, const std::string& where) {
   return {
@@ -77,6 +107,31 @@ TEST(LayerCalls, FailuresAreNamed) {
     EXPECT_EQ(result.status, "failed");
     EXPECT_EQ(result.error, c.error);
     EXPECT_EQ(result.exit_status, 3);
+  }
+}
+
+TEST(OptimizerCalls, FailuresAreNamed) {
+  const Folder folder;
+  for (const auto& [where, place] :
+       {std::pair{"query", "rank 0"}, std::pair{"slots", "rank 0"}, std::pair{"elementwise", "rank 0"},
+        std::pair{"bind", "rank 0"}, std::pair{"base_lr", "rank 0"}, std::pair{"state", "rank 0"},
+        std::pair{"step", "rank 0, step 2"}}) {
+    std::string error;
+    int status = 0;
+    try {
+      const RunResult result =
+          try_train(plugin, "", {"optimizer.type=frail_rule", "optimizer.where=" + std::string(where)},
+                    folder, where, false);
+      error = result.error;
+      status = result.exit_status;
+    } catch (const Error& refused) {
+      error = refused.what();
+      status = refused.exit_status();
+    }
+    EXPECT_THAT(error,
+                testing::StartsWith("plugin rehearsal.frail (optimizer.frail_rule, " + std::string(place)));
+    EXPECT_THAT(error, testing::EndsWith("): index 9 of 4")) << where;
+    EXPECT_EQ(status, 3) << where;
   }
 }
 

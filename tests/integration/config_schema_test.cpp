@@ -162,7 +162,8 @@ TEST(ConfigSchema, JudgesPartsOfRuns) {
       {"[[fault]]\nrank = 0\nkind = \"crash\"\n", false},
       {"[[fault]]\nrank = 0\nstep = 3\n\"+kind\" = \"crash\"\n", false},
       {"[[model.override]]\nmatch = \"h.*\"\n", true},
-      {"[[model.override]]\nname = \"h.*\"\n", false},
+      {"[[model.override]]\nmatch = \"h.*\"\nname = \"h\"\n", false},
+      {"[[model.override]]\n", false},
       {"[sync]\nbuffers = \"local\"\n", true},
       {"[sync]\nbuffers = \"nearby\"\n", false},
       {"[transport.link]\nbandwidth = inf\n", true},
@@ -296,8 +297,8 @@ void edit_files(const std::string& name, const std::string& folder,
                 const std::function<void(const std::string&)>& read, Tally& tally) {
   FileSchema schema(name);
   const Scratch scratch;
-  for (const char* other : {"base", "presets", "reproduce"})
-    fs::create_directory_symlink(kConfigs / other, scratch / other);
+  for (const char* other : {"base", "presets", "reproduce", "simulate"})
+    if (other != folder) fs::create_directory_symlink(kConfigs / other, scratch / other);
   std::set<std::string> seen;
   const fs::path edited = scratch / (folder + "/edited.toml");
   for (const fs::path& file : shipped(folder)) {

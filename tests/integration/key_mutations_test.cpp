@@ -127,8 +127,8 @@ const KeysByTable kSimulateKeys = {
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
   const Scratch scratch;
-  for (const char* folder : {"base", "presets", "reproduce"})
-    fs::create_directory_symlink(kConfigs / folder, scratch / folder);
+  for (const char* folder : {"base", "presets", "reproduce", "simulate"})
+    if (folder != kind) fs::create_directory_symlink(kConfigs / folder, scratch / folder);
   const fs::path mutated = scratch / (kind + "/mutated.toml");
   const auto answer = [&](const std::vector<std::string>& lines) {
     std::string text;

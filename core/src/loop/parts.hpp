@@ -17,6 +17,7 @@
 #include <tenon/sync.hpp>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace tenon::train {
@@ -47,6 +48,12 @@ class Part {
   GuardedCall<Other> guarded(Other& other) const noexcept {
     const ComponentRef& ref = component_.handle().ref();
     return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
+  }
+  /// Runs `call` with the component, for code that asks it several times.
+  template <typename Call>
+  decltype(auto) within(Call&& call) const {
+    const GuardedCall<Interface> guarded = operator->();
+    return std::forward<Call>(call)(*guarded.operator->());
   }
   /// Returns another interface of the component; null where it offers none.
   template <typename Other>

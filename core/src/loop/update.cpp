@@ -22,15 +22,15 @@ using graph::as_reals;
 
 }  // namespace
 
-Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
+Updater::Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device)
     : optimizer_(optimizer),
-      row_optimizer_(static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId))),
+      row_optimizer_(optimizer.offered<RowOptimizer>()),
       live_(live),
       device_(device),
       reduce_(device.family<ReduceOps>()) {
   const auto parameters = live.parameters();
   const std::vector<ParameterInfo> infos(parameters.begin(), parameters.end());
-  for (const StateSlot& slot : optimizer.slots()) {
+  for (const StateSlot& slot : optimizer->slots()) {
     state_.push_back(
         make_parameter_set(std::string("optimizer.") + slot.name, infos, device, SetContents::kGradients));
   }
@@ -44,7 +44,7 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
           "one that offers {}",
           info.spec.name, RowOptimizer::kId));
     }
-    for (const RowStateSlot& slot : row_optimizer_->row_slots()) {
+    for (const RowStateSlot& slot : optimizer_.guarded(*row_optimizer_)->row_slots()) {
       const std::int64_t width = slot.width == 0 ? table->width() : slot.width;
       std::string name = std::string("optimizer.") + slot.name;
       tables_.push_back({info.index, name,
@@ -57,15 +57,15 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
 }
 
 void Updater::bind(const MeshSpec& mesh, std::int64_t steps) {
-  auto* binding = static_cast<OptimizerBinding*>(optimizer_.query(OptimizerBinding::kId));
+  auto* const binding = optimizer_.offered<OptimizerBinding>();
   if (binding == nullptr) return;
   for (const ParameterInfo& info : live_.parameters())
     first_holder_.push_back(is_first_holder(info.spec, mesh.coordinates) ? 1 : 0);
-  binding->bind({live_.parameters(), first_holder_, mesh.all, &device_, steps});
+  optimizer_.guarded(*binding)->bind({live_.parameters(), first_holder_, mesh.all, &device_, steps});
 }
 
 void Updater::cut() {
-  const bool merge = optimizer_.elementwise();
+  const bool merge = optimizer_->elementwise();
   for (const ParameterInfo& info : live_.parameters()) {
     if (info.arena < 0 || !info.spec.trainable || info.spec.role != Role::kParameter) continue;
     // No loss reaches it: there is no gradient, and so no update, not even decay. Such parameters come last.
@@ -90,7 +90,7 @@ TensorView Updater::view(const TensorView& arena, const Slice& slice) const {
   TensorView result = arena;
   result.data = static_cast<std::byte*>(arena.data) + dtype_bytes(arena.dtype, slice.begin);
   result.shape = slice.shape;
-  return optimizer_.elementwise() ? as_reals(result) : result;
+  return optimizer_->elementwise() ? as_reals(result) : result;
 }
 
 std::int64_t Updater::table_bytes() const {
@@ -155,7 +155,7 @@ void Updater::apply(const UpdateContext& context, const ParameterSet& gradients,
     piece.state = slice.state;
     piece.decay = slice.decay;
     piece.parameter = slice.parameter;
-    optimizer_.step(context, piece);
+    optimizer_->step(context, piece);
   }
   for (const RowGradient& row : rows) {
     if (!row.ids.empty()) step_rows(context, row);
@@ -171,7 +171,8 @@ void Updater::apply_rows(const UpdateContext& context, const RowGradient& rows) 
 }
 
 void Updater::step_rows(const UpdateContext& context, const RowGradient& rows) {
-  row_optimizer_->step_rows(context, *live_.table(rows.parameter), state_of_[rows.parameter], rows);
+  optimizer_.guarded(*row_optimizer_)
+      ->step_rows(context, *live_.table(rows.parameter), state_of_[rows.parameter], rows);
 }
 
 // The largest rate of a schedule.

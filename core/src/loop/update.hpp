@@ -2,6 +2,8 @@
 // and the largest rate of its schedule.
 #pragma once
 
+#include "loop/parts.hpp"
+
 #include <tenon/executor.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/optimizer.hpp>
@@ -23,7 +25,7 @@ struct MeshSpec {
 
 class Updater {
  public:
-  Updater(Optimizer& optimizer, ParameterSet& live, Device& device);
+  Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device);
   /// Lets a rule that asks for it prepare for a run of `steps` planned slots. Once, before the first apply().
   void bind(const MeshSpec& mesh, std::int64_t steps);
 
@@ -62,7 +64,7 @@ class Updater {
   void step_rows(const UpdateContext& context, const RowGradient& rows);
   TensorView view(const TensorView& arena, const Slice& slice) const;
 
-  Optimizer& optimizer_;
+  const Part<Optimizer>& optimizer_;  ///< every call carries the guard's names
   RowOptimizer* row_optimizer_;
   ParameterSet& live_;
   Device& device_;

@@ -540,7 +540,7 @@ class LineReader {
 OptionDescription read_option(LineReader& words) {
   OptionDescription option;
   option.name = words.text();
-  option.type = words.small(TENON_OPTION_SECTIONS);
+  option.type = words.small(TENON_OPTION_PATH_LIST);
   option.flags = words.small();
   const std::vector<std::string> default_toml = words.list();
   if (!default_toml.empty()) option.default_toml = default_toml[0];
