@@ -28,6 +28,7 @@ struct AllocationWatch {
 const AllocationWatch* allocation_watch();
 
 /// The first kept call that came from `file` itself and not from a library beneath it, as a stack; "" = none.
+/// Frames of `file` name file and line where there is debug information.
 std::string first_allocation_from(const AllocationWatch& watch, const std::string& file);
 
 }  // namespace tenon::conformance
