@@ -23,13 +23,14 @@
 #include <filesystem>
 #include <iostream>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tenon::cli {
 
 // Beside the anonymous namespace, in which `tenon quantize` has an Outcome as well.
-enum class Outcome : std::uint8_t { kNotRun, kPassed, kFailed, kNotApplicable, kSuppressed };
+enum class Outcome : std::uint8_t { kNotRun, kPassed, kFailed, kNotApplicable, kSuppressed, kUnknown };
 
 namespace {
 
@@ -43,10 +44,12 @@ struct ConformanceCheck {
   std::string case_name;  ///< "" = the component's defaults
   int seconds = 20;
   bool counts_allocations = false;
+  std::string needs;  ///< the check without which this one cannot tell; "" = none
   std::string summary;
   std::string suppression;  ///< why it is suppressed; "" = it is not
   Outcome outcome = Outcome::kNotRun;
-  std::string text;  ///< of a failure, or why it does not apply
+  std::string text;       ///< of a failure, or why it does not apply or cannot tell
+  bool answered = false;  ///< the child ended well and said what is wrong
   double took_s = 0;
 };
 
@@ -71,8 +74,9 @@ class ConformanceTable {
   std::string heading_;
 };
 
-constexpr std::array kOutcomes{"not run", "ok", "FAIL", "n/a", "left out"};
-constexpr std::array kJsonOutcomes{"not run", "passed", "failed", "not applicable", "suppressed"};
+constexpr std::array kOutcomes{"not run", "ok", "FAIL", "n/a", "left out", "unknown"};
+constexpr std::array kJsonOutcomes{"not run",        "passed",     "failed",
+                                   "not applicable", "suppressed", "cannot tell"};
 
 std::string heading_of(const ConformanceCheck& check) {
   if (check.component.empty()) return "the file";
@@ -170,9 +174,11 @@ void ConformanceTable::end() {
   if (out_ == nullptr) return;
   double seconds = 0;
   for (const ConformanceCheck& check : plan_.checks) seconds += check.took_s;
-  *out_ << fmt::format("{}: {} ok, {} failed, {} not applicable, {} left out; {:.1f} s\n", checks_text(plan_),
-                       count(plan_, Outcome::kPassed), count(plan_, Outcome::kFailed),
-                       count(plan_, Outcome::kNotApplicable), count(plan_, Outcome::kSuppressed), seconds);
+  const std::size_t unknown = count(plan_, Outcome::kUnknown);
+  *out_ << fmt::format("{}: {} ok, {} failed, {} not applicable, {} left out{}; {:.1f} s\n",
+                       checks_text(plan_), count(plan_, Outcome::kPassed), count(plan_, Outcome::kFailed),
+                       count(plan_, Outcome::kNotApplicable), count(plan_, Outcome::kSuppressed),
+                       unknown == 0 ? "" : fmt::format(", {} that cannot tell", unknown), seconds);
 }
 
 std::string text_of(const Parsed& parsed, const char* name) {
@@ -228,7 +234,7 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
     if (words[0] == "plugin" && words.size() == 3) {
       plan.plugin = words[1];
       plan.version = words[2];
-    } else if (words[0] == "check" && words.size() == 9) {
+    } else if (words[0] == "check" && words.size() == 10) {
       ConformanceCheck check;
       check.name = words[1];
       check.component = words[2];
@@ -236,8 +242,9 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
       check.case_name = words[4];
       check.seconds = std::atoi(words[5].c_str());
       check.counts_allocations = words[6] == "1";
-      check.summary = words[7];
-      check.suppression = words[8];
+      check.needs = words[7];
+      check.summary = words[8];
+      check.suppression = words[9];
       plan.checks.push_back(std::move(check));
     }
   }
@@ -342,6 +349,7 @@ class Runner {
       check.text = answer.substr(5);
     } else {
       check.outcome = Outcome::kFailed;
+      check.answered = child.ended && child.status == 0;
       check.text = answer.starts_with("fail ")    ? answer.substr(5)
                    : answer.starts_with("error ") ? answer.substr(8)
                                                   : "";
@@ -358,6 +366,35 @@ class Runner {
   std::string cases_, seed_, device_;
   std::string sanitizer_;
 };
+
+bool cannot_pass(const ConformanceCheck& check) {
+  return check.outcome == Outcome::kFailed || check.outcome == Outcome::kUnknown;
+}
+
+/// Runs a check, unless one that it needs has failed for the same case. A cause is reported once: a later
+/// check of the case that answers with the same text cannot tell more.
+void run_in_turn(const Runner& runner, std::span<const ConformanceCheck> before, ConformanceCheck& check) {
+  const auto same_case = [&](const ConformanceCheck& other) {
+    return other.component == check.component && other.number == check.number;
+  };
+  const auto missing = std::find_if(before.begin(), before.end(), [&](const ConformanceCheck& other) {
+    return same_case(other) && other.name == check.needs && cannot_pass(other);
+  });
+  if (missing != before.end()) {
+    check.outcome = Outcome::kUnknown;
+    check.text = fmt::format("cannot tell: it needs {}, which {}", missing->name,
+                             missing->outcome == Outcome::kFailed ? "failed" : "cannot tell");
+    return;
+  }
+  runner.run(check);
+  if (check.outcome != Outcome::kFailed || !check.answered) return;
+  const auto first = std::find_if(before.begin(), before.end(), [&](const ConformanceCheck& other) {
+    return same_case(other) && other.outcome == Outcome::kFailed && other.text == check.text;
+  });
+  if (first == before.end()) return;
+  check.outcome = Outcome::kUnknown;
+  check.text = fmt::format("cannot tell: it ended as {} did", first->name);
+}
 
 void keep_wanted(ConformancePlan& plan, const Parsed& parsed) {
   const std::vector<std::string> filters = texts_of(parsed, "filter"), excludes = texts_of(parsed, "exclude");
@@ -433,7 +470,8 @@ int run_conformance(const std::vector<std::string>& arguments) {
   for (ConformanceCheck& check : plan.checks) {
     if (limit > 0) check.seconds = std::max(1, static_cast<int>(limit));
     check.outcome = Outcome::kSuppressed;
-    if (check.suppression.empty()) runner.run(check);
+    if (check.suppression.empty())
+      run_in_turn(runner, std::span(plan.checks).first(&check - plan.checks.data()), check);
     table.add(check);
   }
   if (json) {

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 namespace tenon::conformance {
 namespace {
 
@@ -15,6 +18,7 @@ constexpr OptionSpec kInput[] = {option::integers("shape", nullptr).at_least(1).
 constexpr OptionSpec kSuppress[] = {option::text("check", nullptr).mandatory(),
                                     option::text("component", "\"\""),
                                     option::text("reason", nullptr).mandatory()};
+constexpr OptionSpec kConformanceTable[] = {option::texts("plugins", "[]")};
 constexpr OptionSpec kNothing[] = {option::boolean("unused", "false")};
 
 /// The tables of a list, e.g. of [[case]].
@@ -77,13 +81,30 @@ Case read_case(const Value& table) {
   return result;
 }
 
+std::vector<std::string> read_plugins(const Value& table, const std::string& path) {
+  const auto resolved = resolve(table, "[conformance]", kConformanceTable, {});
+  std::vector<std::string> plugins;
+  for (const std::string_view word : resolved.options->texts("plugins")) {
+    const std::filesystem::path file = std::filesystem::absolute(path).parent_path() / word;
+    std::error_code failure;
+    if (!std::filesystem::exists(file, failure)) {
+      fail_config(fmt::format(
+          "{}: plugins names '{}', which does not exist; expected a plugin file or a folder of them",
+          table.origin.text(), file.lexically_normal().string()));
+    }
+    plugins.push_back(file.lexically_normal().string());
+  }
+  return plugins;
+}
+
 }  // namespace
 
 CaseFile read_case_file(const std::string& path) {
   CaseFile file;
   if (path.empty()) return file;
   const Config config = Config::load(path, {});
-  resolve(config.root(), path.c_str(), std::span(kNothing).first(0), {"case", "suppress"});
+  resolve(config.root(), path.c_str(), std::span(kNothing).first(0), {"conformance", "case", "suppress"});
+  if (const Value* table = config.root().find("conformance")) file.plugins = read_plugins(*table, path);
   for (const Value* table : tables(config.root(), "case")) file.cases.push_back(read_case(*table));
   for (const Value* table : tables(config.root(), "suppress")) {
     const auto resolved = resolve(*table, "[[suppress]]", kSuppress, {});

@@ -2,6 +2,9 @@
 // that do not apply to them. Without the file every component is made with its defaults. Paths in its options
 // are relative to its folder.
 //
+//   [conformance]
+//   plugins = ["../needed/build/needed.so"]   # files, or folders of them, that the components need
+//
 //   [[case]]
 //   component = "layer.conv2d"                # kind.id
 //   name = "stride 2"                         # free text
@@ -45,6 +48,8 @@ struct Suppression {
 };
 
 struct CaseFile {
+  std::vector<std::string>
+      plugins;  ///< other plugins that the components need: absolute paths of files or folders
   std::vector<Case> cases;
   std::vector<Suppression> suppressions;
 };

@@ -79,7 +79,7 @@ LayerWorld::LayerWorld(Subject& subject) : subject_(subject), factory_(std::make
     if (loss != nullptr) ending_ = loss->metric() == "loss" ? Ending::kLoss : Ending::kBeside;
     if (metric_) ending_ = Ending::kBeside;
   }
-  std::string refusals;
+  std::string refusals, last;
   for (const std::vector<Input>& inputs : subject.inputs_to_try()) {
     try {
       build({}, inputs, outputs_);
@@ -87,13 +87,26 @@ LayerWorld::LayerWorld(Subject& subject) : subject_(subject), factory_(std::make
       find_outputs();
       return;
     } catch (const Error& error) {
+      last = error.kind() == ErrorKind::kConfig ? error.what() : "";
       refusals += std::string("\n  ") + error.what();
     }
+    // What it takes in f32 it refuses for the format.
+    if (!last.empty() && takes_in_f32(inputs))
+      not_applicable("it refuses f64, in which layers are tested: " + last);
   }
   fail(fmt::format(
       "{} took none of the inputs that it was offered in f64; write a [[case]] with its inputs in "
       "conformance.toml. Tried:{}",
       subject.component(), refusals));
+}
+
+bool LayerWorld::takes_in_f32(const std::vector<Input>& inputs) {
+  try {
+    build({.precision = "fp32"}, inputs, outputs_);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void LayerWorld::find_outputs() {

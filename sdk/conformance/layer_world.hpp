@@ -60,6 +60,7 @@ class LayerWorld {
   class Factory;
   std::unique_ptr<testing::LayerHarness> build(const LayerBuild& how, const std::vector<Input>& inputs,
                                                const std::vector<std::string>& outputs);
+  bool takes_in_f32(const std::vector<Input>& inputs);
   void find_outputs();
 
   Subject& subject_;

@@ -3,7 +3,7 @@
 //   plan FILE CASES                    the checks of a file, without loading it
 //   run FILE CASES CHECK COMPONENT CASE SEED SCRATCH DEVICE
 //                                      one of them: "pass", "fail TEXT" or "skip TEXT"
-//   train FILE CONFIG FOLDER new|resume  a run that a check needs in a process of its own
+//   train FILE CONFIG FOLDER new|resume PLUGIN...  a run that a check needs in a process of its own
 #include "subject.hpp"
 
 #include "base/child_process.hpp"
@@ -43,8 +43,8 @@ std::string plain(std::string text) {
 void add_line(std::string& plan, const Check& check, const Case& given, std::size_t number,
               const CaseFile& file) {
   const std::string* const reason = suppressed(file, check.name, given.component);
-  plan += fmt::format("check\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", check.name, given.component, number,
-                      plain(given.name), check.seconds, check.counts_allocations ? 1 : 0,
+  plan += fmt::format("check\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", check.name, given.component, number,
+                      plain(given.name), check.seconds, check.counts_allocations ? 1 : 0, check.needs,
                       plain(check.summary), reason == nullptr ? "" : plain(*reason));
 }
 
@@ -95,7 +95,9 @@ int run(char** words) {
   spec.file = file;
   spec.component = component;
   spec.given.component = component;
-  if (!component.empty()) spec.given = cases_of(read_case_file(case_path), component).at(std::atoi(words[4]));
+  const CaseFile cases = read_case_file(case_path);
+  if (!component.empty()) spec.given = cases_of(cases, component).at(std::atoi(words[4]));
+  spec.plugins = cases.plugins;
   spec.seed = std::strtoull(words[5], nullptr, 10);
   spec.scratch = words[6];
   spec.device = words[7];
@@ -106,11 +108,12 @@ int run(char** words) {
   return 0;
 }
 
-int train(char** words) {
+int train(char** words, int count) {
   Runtime runtime;
   runtime.add_plugin(world_plugin());
   Subject::Spec spec;
   spec.file = words[0];
+  spec.plugins.assign(words + 4, words + count);
   const Subject subject(std::move(spec));
   runtime.registry().discover_only(subject.plugin_files());
   TrainRequest request;
@@ -143,7 +146,7 @@ int main(int argc, char** argv) {
   try {
     if (mode == "plan" && argc == 4) status = (conformance::plan(argv[2], argv[3]), 0);
     if (mode == "run" && argc == 10) status = conformance::run(argv + 2);
-    if (mode == "train" && argc == 6) status = conformance::train(argv + 2);
+    if (mode == "train" && argc >= 6) status = conformance::train(argv + 2, argc - 2);
   } catch (const Error& error) {
     conformance::send(fmt::format("error {} {}", error.exit_status(), error.what()));
     status = error.exit_status();

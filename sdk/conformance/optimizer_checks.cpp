@@ -13,6 +13,29 @@ namespace {
 const Shape kSmall{5, 6};
 constexpr DType kTypes[] = {DType::kF32, DType::kF64};
 
+/// Number formats of weights: those that the rule takes, and its words about one that it refuses with
+/// fail_config.
+struct Formats {
+  std::vector<DType> taken;
+  std::string refusal;
+};
+
+Formats formats_of(Subject& subject) {
+  Formats formats;
+  for (const DType dtype : kTypes) {
+    try {
+      Trainee trainee(subject, dtype, kSmall);
+      trainee.step(std::vector<double>(kSmall.elements(), 0.0), {.lr = trainee.rule().base_lr()});
+      formats.taken.push_back(dtype);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) throw;
+      formats.refusal = fmt::format("it refuses {} weights: {}", dtype_name(dtype), error.what());
+    }
+  }
+  if (formats.taken.empty()) not_applicable(formats.refusal);
+  return formats;
+}
+
 std::vector<double> gradients_of(const Subject& subject, std::int64_t count, std::int64_t step) {
   return drawn(subject, count, fmt::format("gradients {}", step));
 }
@@ -33,7 +56,7 @@ double half_square_distance(const std::vector<double>& a, const std::vector<doub
 }
 
 void moves_downhill(Subject& subject) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : formats_of(subject).taken) {
     for (int start = 0; start < 3; ++start) {
       Trainee trainee(subject, dtype, kSmall);
       trainee.set_weights(drawn(subject, kSmall.elements(), fmt::format("start {}", start)));
@@ -68,7 +91,7 @@ void rests_at_rate_zero(Subject& subject) {
 }
 
 void resumes_exactly(Subject& subject) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : formats_of(subject).taken) {
     Trainee whole(subject, dtype, kSmall), first(subject, dtype, kSmall), second(subject, dtype, kSmall);
     train(subject, whole, 1, 8);
     train(subject, first, 1, 5);
@@ -88,7 +111,7 @@ void cuts_freely(Subject& subject) {
   if (!subject.make<Optimizer>()->elementwise()) not_applicable("the rule is not elementwise");
   constexpr std::int64_t kElements = 5003;  // more than one block of threads, and no multiple of a vector
   const std::vector<Cut> cuts = {{0, 16}, {16, 16}, {16, 80}, {80, 4112}, {4112, kElements}};
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : formats_of(subject).taken) {
     Trainee whole(subject, dtype, {kElements}), cut(subject, dtype, {kElements});
     for (std::int64_t count = 1; count <= 3; ++count) {
       const std::vector<double> gradients = gradients_of(subject, kElements, count);
@@ -123,6 +146,9 @@ void scales_gradients(Subject& subject) {
 }
 
 void keeps_f64(Subject& subject) {
+  const Formats formats = formats_of(subject);
+  if (std::find(formats.taken.begin(), formats.taken.end(), DType::kF64) == formats.taken.end())
+    not_applicable(formats.refusal);
   Trainee trainee(subject, DType::kF64, kSmall);
   train(subject, trainee, 1, 3);
   const std::vector<double> weights = trainee.weights();
@@ -145,7 +171,7 @@ void stays_finite(Subject& subject) {
 }
 
 void stays_inside(Subject& subject) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : formats_of(subject).taken) {
     for (const Shape& shape : {Shape{1, 1}, kSmall, Shape{3, 43}}) {
       Trainee trainee(subject, dtype, shape);
       train(subject, trainee, 1, 2);

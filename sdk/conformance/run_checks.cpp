@@ -5,8 +5,6 @@
 #include "subject.hpp"
 #include "transport_rig.hpp"
 
-#include <tenon/plugin.hpp>
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -37,16 +35,6 @@ void completes(Subject& subject) {
   }
 }
 
-bool declares(Subject& subject, std::uint64_t capability) {
-  return (subject.registry().find(subject.kind(), subject.type()).component->capabilities & capability) != 0;
-}
-
-/// Skips the check for components that declare themselves nondeterministic.
-void require_determinism(Subject& subject) {
-  if (declares(subject, TENON_CAP_NONDETERMINISTIC))
-    not_applicable("it declares that it is nondeterministic under the wall clock");
-}
-
 void same_hashes(const RunResult& a, const RunResult& b, const std::string& what) {
   if (a.weights_hash != b.weights_hash)
     fail(fmt::format("{}: weights_hash {} and {}", what, a.weights_hash, b.weights_hash));
@@ -58,7 +46,7 @@ void same_hashes(const RunResult& a, const RunResult& b, const std::string& what
 }
 
 void repeats(Subject& subject) {
-  require_determinism(subject);
+  subject.require_determinism();
   require_threads(subject);
   for (const int ranks : kTwice) {
     if (!subject.has_room(ranks)) continue;
@@ -71,7 +59,7 @@ void repeats(Subject& subject) {
 }
 
 void resumes(Subject& subject) {
-  require_determinism(subject);
+  subject.require_determinism();
   require_threads(subject);
   for (const int ranks : kTwice) {
     if (!subject.has_room(ranks)) continue;
@@ -117,10 +105,11 @@ void allocates_nothing(Subject& subject) {
 
 constexpr Check kRunChecks[] = {
     {"run.completes", "", "runs of 1, 2 and 4 ranks end well, with finite losses", completes, 40},
-    {"run.repeats", "", "the same run twice gives the same bits", repeats, 60},
-    {"run.resumes", "", "a stopped and resumed run gives the bits of one that ran through", resumes, 60},
+    {"run.repeats", "", "the same run twice gives the same bits", repeats, 60, false, "run.completes"},
+    {"run.resumes", "", "a stopped and resumed run gives the bits of one that ran through", resumes, 60,
+     false, "run.repeats"},
     {"run.allocates_nothing", "", "a slot in the steady state takes nothing from the heap", allocates_nothing,
-     40, true},
+     40, true, "run.completes"},
 };
 
 }  // namespace

@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
+
 namespace tenon::conformance {
 
 void fail(const std::string& text) {
@@ -21,10 +24,10 @@ void not_applicable(const std::string& reason) {
 std::vector<Check> all_checks() {
   std::vector<Check> all;
   for (const std::span<const Check> group :
-       {plugin_checks(), component_checks(), layer_checks(), layer_gradient_checks(), model_checks(),
-        optimizer_checks(), optimizer_row_checks(), schedule_checks(), dataset_checks(), simulator_checks(),
-        precision_checks(), sync_checks(), recovery_checks(), transport_checks(), device_checks(),
-        device_quant_checks(), observer_checks(), run_checks()}) {
+       {plugin_checks(), component_checks(), run_checks(), layer_checks(), layer_gradient_checks(),
+        model_checks(), optimizer_checks(), optimizer_row_checks(), schedule_checks(), dataset_checks(),
+        simulator_checks(), precision_checks(), sync_checks(), recovery_checks(), transport_checks(),
+        device_checks(), device_quant_checks(), observer_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
@@ -65,14 +68,14 @@ std::string Subject::type() const {
 
 std::vector<std::string> Subject::plugin_files() const {
   std::vector<std::string> files{spec_.file.string()};
-  plugin::SearchPlace installed = plugin::search_places({}).back();
-  plugin::visit(installed);
-  for (const fs::path& file : installed.files) {
-    std::error_code ignored;
-    if (fs::equivalent(file, spec_.file, ignored)) continue;
-    try {
-      if (plugin::read_abi_tag(file).plugin_id != plugin_id_) files.push_back(file.string());
-    } catch (const Error&) {  // a broken neighbour is not under test
+  std::set<std::string> ids{plugin_id_};
+  for (plugin::SearchPlace& place : plugin::search_places(spec_.plugins)) {
+    plugin::visit(place);
+    for (const fs::path& file : place.files) {
+      try {
+        if (ids.insert(plugin::read_abi_tag(file).plugin_id).second) files.push_back(file.string());
+      } catch (const Error&) {  // a broken neighbour is not under test
+      }
     }
   }
   return files;
@@ -101,10 +104,19 @@ Device& Subject::device(std::string_view kernels) {
   return *devices_.back().device;
 }
 
-testing::Made<Device> Subject::another_device(std::string_view kernels) {
+testing::Made<Device> Subject::another_device(std::string_view kernels, int threads) {
   testing::Made<Device> device = shipped<Device>(spec_.device, "");
-  device->open({.local_rank = 0, .threads = 1, .kernels = spec_.device == "cpu" ? kernels : "auto"});
+  device->open({.local_rank = 0, .threads = threads, .kernels = spec_.device == "cpu" ? kernels : "auto"});
   return device;
+}
+
+bool Subject::declares(std::uint64_t capability) {
+  return (registry().find(kind(), type()).component->capabilities & capability) != 0;
+}
+
+void Subject::require_determinism() {
+  if (declares(TENON_CAP_NONDETERMINISTIC))
+    not_applicable("it declares that it is nondeterministic under the wall clock");
 }
 
 void Subject::require_hardware() {
@@ -121,6 +133,7 @@ void Subject::require_hardware() {
 
 RunResult Subject::train_well(const RunRequest& request, const std::string& what) {
   RunResult result = train(request);
+  require_taken(result);
   const char* const expected = request.kill_after > 0   ? "killed"
                                : request.stop_after > 0 ? "interrupted"
                                                         : "completed";
@@ -132,7 +145,29 @@ RunResult Subject::train_well(const RunRequest& request, const std::string& what
   return result;
 }
 
+void Subject::require_taken(const RunResult& result) {
+  if (!on_processor() && result.exit_status == static_cast<int>(ErrorKind::kConfig))
+    throw Error(ErrorKind::kConfig, result.error);
+}
+
+std::string brief(std::string_view text) {
+  constexpr std::string_view kPlaces = " Places searched:", kFailed = "\n  failed: ";
+  const std::size_t at = text.find(kPlaces);
+  if (at == std::string_view::npos) return std::string(text);
+  std::string result(text.substr(0, at));
+  result +=
+      " Searched: this plugin, [conformance] plugins of the case file, TENON_PLUGIN_PATH, the installed "
+      "plugins.";
+  if (const std::size_t failed = text.find(kFailed, at); failed != std::string_view::npos)
+    result += text.substr(failed);
+  return result;
+}
+
 std::string run_check(const Check& check, Subject::Spec spec) {
+  // A component may refuse memory that only operators may touch (docs/plugins/contracts.md); component.*
+  // checks see no device.
+  const bool may_refuse = check.kind != nullptr && spec.device != "cpu" &&
+                          !std::string_view(check.name).starts_with("component.");
   try {
     Subject subject(std::move(spec));
     // The component.* checks need no hardware.
@@ -141,9 +176,13 @@ std::string run_check(const Check& check, Subject::Spec spec) {
     check.run(subject);
     return "pass";
   } catch (const Failure& failure) {
-    return "fail " + failure.text;
+    return "fail " + brief(failure.text);
   } catch (const NotApplicable& reason) {
     return "skip " + reason.text;
+  } catch (const Error& error) {
+    if (may_refuse && error.kind() == ErrorKind::kConfig)
+      return "skip it refuses this device: " + brief(error.what());
+    return "fail " + brief(error.what());
   } catch (const std::exception& error) {
     return std::string("fail ") + error.what();
   } catch (...) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::conformance {
@@ -28,6 +29,7 @@ struct Check {
   void (*run)(Subject&);
   int seconds = 20;                 ///< time limit
   bool counts_allocations = false;  ///< needs libtenon_watch_malloc.so preloaded
+  const char* needs = "";           ///< the check without which this one cannot tell
 };
 
 /// The promise is broken; the text says what was done, expected and found.
@@ -86,8 +88,9 @@ class Subject {
     std::string component;  ///< "optimizer.lion"; "" for the file as a whole
     Case given;
     std::uint64_t seed = 1;
-    std::filesystem::path scratch;  ///< an empty folder
-    std::string device = "cpu";     ///< type of the device on which other kinds are tested
+    std::filesystem::path scratch;          ///< an empty folder
+    std::string device = "cpu";             ///< type of the device on which other kinds are tested
+    std::vector<std::string> plugins = {};  ///< files and folders of other plugins that it needs
   };
   explicit Subject(Spec spec);
   ~Subject();
@@ -105,7 +108,8 @@ class Subject {
   /// The unambiguous type in a configuration: "acme.lion/lion".
   std::string type() const;
 
-  /// The plugin files of a run: this one and the shipped ones of other ids.
+  /// The plugin files of a run: this one, those that the case file names, of TENON_PLUGIN_PATH and the
+  /// shipped ones; of each id the first.
   std::vector<std::string> plugin_files() const;
   /// A registry of those files, created on first use.
   Registry& registry();
@@ -125,10 +129,16 @@ class Subject {
   Device& device(std::string_view kernels = "auto");
   /// Throws NotApplicable if the component is a device that this machine lacks, or is tested on one.
   void require_hardware();
+  /// Other kinds than devices are tested on the processor.
+  bool on_processor() const { return spec_.device == "cpu"; }
   /// Returns false if there is no device for each of this many ranks, as with several ranks and one GPU.
   bool has_room(int ranks) const { return ranks <= places_; }
   /// Opens another device, owned by the caller.
-  testing::Made<Device> another_device(std::string_view kernels);
+  testing::Made<Device> another_device(std::string_view kernels, int threads = 1);
+  /// Returns whether the component under test declares a TENON_CAP_... bit.
+  bool declares(std::uint64_t capability);
+  /// Throws NotApplicable if the component declares that it is nondeterministic.
+  void require_determinism();
   /// Layers by type from the registry.
   LayerFactory& layers();
 
@@ -142,6 +152,9 @@ class Subject {
   RunResult train(const RunRequest& request);
   /// Calls train(), and fail() unless the run ended as expected; `what` begins the message.
   RunResult train_well(const RunRequest& request, const std::string& what);
+  /// Throws Error(kConfig) if the run ended with one on another device than the processor: it refused the
+  /// device.
+  void require_taken(const RunResult& result);
 
  private:
   struct OpenDevice {
@@ -157,6 +170,9 @@ class Subject {
   std::unique_ptr<LayerFactory> layers_;
   std::vector<OpenDevice> devices_;
 };
+
+/// An error's text without the list of all places in which a component was searched for.
+std::string brief(std::string_view text);
 
 /// Runs one check in the child process; returns "pass", "fail TEXT" or "skip TEXT".
 std::string run_check(const Check& check, Subject::Spec spec);

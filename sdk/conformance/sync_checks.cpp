@@ -29,6 +29,7 @@ Watched watch(Subject& subject, RunRequest request, const std::string& options) 
   sync_log().take();
   Watched watched;
   watched.result = subject.train(request);
+  subject.require_taken(watched.result);
   watched.seen = sync_log().take();
   return watched;
 }

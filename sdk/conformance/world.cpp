@@ -133,7 +133,7 @@ std::string refusal(Subject& subject, const Config& config) {
     runtime.check(config, nullptr);
     return "";
   } catch (const Error& error) {
-    return error.what();
+    return brief(error.what());
   }
 }
 
@@ -221,12 +221,13 @@ RunResult Subject::train(const RunRequest& request) {
   if (request.kill_after > 0) {
     const std::filesystem::path text = scratch() / "killed.toml";
     std::ofstream(text) << to_toml(config.root(), false);
-    const base::ChildResult child =
-        base::run_child({.program = plugin::helper_program("tenon_conformance"),
-                         .arguments = {"train", spec_.file.string(), text.string(), folder.string(),
-                                       request.resume ? "resume" : "new"},
-                         .environment = {}},
-                        std::chrono::seconds(20));
+    std::vector<std::string> arguments{"train", spec_.file.string(), text.string(), folder.string(),
+                                       request.resume ? "resume" : "new"};
+    arguments.insert(arguments.end(), spec_.plugins.begin(), spec_.plugins.end());
+    const base::ChildResult child = base::run_child({.program = plugin::helper_program("tenon_conformance"),
+                                                     .arguments = std::move(arguments),
+                                                     .environment = {}},
+                                                    std::chrono::seconds(20));
     RunResult result;
     const bool killed = child.ended && WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL;
     result.status = killed ? "killed" : "not killed";

@@ -84,6 +84,81 @@ TEST(Conformance, ListsChecksWithTheirPromises) {
             "succeed\n");
 }
 
+/// The outcomes of `--json` by check.
+std::map<std::string, nlohmann::json> by_check(const Ended& ended) {
+  std::map<std::string, nlohmann::json> checks;
+  const nlohmann::json report = nlohmann::json::parse(ended.out);
+  for (const auto& check : report["checks"]) checks[check["check"]] = check;
+  return checks;
+}
+
+TEST(Conformance, ReportsACauseOnce) {
+  const Scratch scratch;
+  const Ended needs = scratch.run(
+      {"conformance", broken(), "--component", "schedule.random", "--filter", "run.re*", "--json"});
+  EXPECT_EQ(needs.status, 3) << needs.err;
+  auto checks = by_check(needs);
+  EXPECT_EQ(checks["run.repeats"]["outcome"], "failed");
+  EXPECT_EQ(checks["run.resumes"]["outcome"], "cannot tell");
+  EXPECT_EQ(checks["run.resumes"]["text"], "cannot tell: it needs run.repeats, which failed");
+  write_file(scratch / "cases.toml",
+             "[[case]]\ncomponent = 'optimizer.sgd'\nset = ['schedule.type=absent']\n");
+  const Ended same = scratch.run({"conformance", sgd(), "--cases", "cases.toml", "--filter", "run.repeats",
+                                  "--filter", "run.completes", "--filter", "run.allocates_nothing"});
+  EXPECT_EQ(same.status, 3) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("there is no schedule.absent."));
+  EXPECT_THAT(same.out, HasSubstr("Searched: this plugin, [conformance] plugins of the case file"));
+  EXPECT_THAT(same.out, Not(HasSubstr("tenon_optimizer_adamw.so")));
+  EXPECT_THAT(same.out,
+              HasSubstr("3 checks: 0 ok, 1 failed, 0 not applicable, 0 left out, 2 that cannot tell;"));
+}
+
+TEST(Conformance, TakesARefusalOfMemoryOrFormatAsNotApplicable) {
+  const Scratch scratch;
+  const std::vector<std::string> words{"conformance", broken(), "--component", "optimizer.host_only",
+                                       "--json"};
+  const auto with = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more);
+    return scratch.run(all);
+  };
+  const Ended formats = with({"--filter", "optimizer.keeps_f64", "--filter", "optimizer.moves_downhill"});
+  EXPECT_EQ(formats.status, 0) << formats.out;
+  auto checks = by_check(formats);
+  EXPECT_EQ(checks["optimizer.keeps_f64"]["outcome"], "not applicable");
+  EXPECT_THAT(checks["optimizer.keeps_f64"]["text"].get<std::string>(), HasSubstr("the weights are not f32"));
+  EXPECT_EQ(checks["optimizer.moves_downhill"]["outcome"], "passed");
+  const Ended memory = with(
+      {"--device", "cuda_emulated", "--filter", "optimizer.moves_downhill", "--filter", "run.completes"});
+  EXPECT_EQ(memory.status, 0) << memory.out;
+  checks = by_check(memory);
+  for (const char* name : {"optimizer.moves_downhill", "run.completes"}) {
+    EXPECT_EQ(checks[name]["outcome"], "not applicable") << name;
+    EXPECT_THAT(checks[name]["text"].get<std::string>(), HasSubstr("the weights are not in host memory"))
+        << name;
+  }
+}
+
+TEST(Conformance, FindsOtherPlugins) {
+  const Scratch scratch;
+  const std::string one_case = "[[case]]\ncomponent = 'optimizer.sgd'\nset = ['schedule.type=remembers']\n";
+  std::filesystem::create_directories(scratch / "sgd");
+  std::filesystem::create_directories(scratch / "inner/build/release");
+  std::filesystem::copy_file(broken(), scratch / "inner/build/release/inner.so");
+  write_file(
+      scratch / "sgd/conformance.toml",
+      read_file(std::string(TENON_SOURCE_DIR) + "/sdk/conformance/tests/other_plugins.toml") + one_case);
+  const Ended named =
+      scratch.run({"conformance", sgd(), "--cases", "sgd/conformance.toml", "--filter", "run.completes"});
+  EXPECT_EQ(named.status, 0) << named.out;
+  write_file(scratch / "cases.toml", one_case);
+  const std::vector<std::string> words{"conformance", sgd(),      "--cases",
+                                       "cases.toml",  "--filter", "run.completes"};
+  const Ended path = scratch.run(words, {{"TENON_PLUGIN_PATH", broken()}});
+  EXPECT_EQ(path.status, 0) << path.out;
+  EXPECT_EQ(scratch.run(words).status, 3);
+}
+
 struct Refusal {
   const char* name;
   std::vector<std::string> words;
@@ -161,6 +236,13 @@ const Refusal kRefusals[] = {
      "tenon: {dir}/cases.toml: no check is left out by check = \"layer.*\"; remove it, or see `tenon "
      "conformance FILE "
      "--list`\n"},
+    {"absent_plugin",
+     {"SGD"},
+     "[conformance]\nplugins = ['absent.so']\n",
+     2,
+     "tenon: {dir}/cases.toml:1:1: plugins names '{dir}/absent.so', which does not exist; expected a plugin "
+     "file or a "
+     "folder of them\n"},
     {"no_reason",
      {"SGD"},
      "[[suppress]]\ncheck = 'run.*'\nreason = ''\n",

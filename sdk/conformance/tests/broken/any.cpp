@@ -1,5 +1,6 @@
 // Components that each break one promise made for any kind. They are schedules because these are the
 // smallest.
+#include <tenon/error.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/state.hpp>
@@ -149,6 +150,23 @@ class SleepsForEver final : public Plain {
   }
 };
 
+/// Breaks nothing: it says what it refuses.
+class HostOnly final : public OptimizerBase {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::real("lr", "0.1").doc_text("rate")};
+  static constexpr ComponentInfo kInfo{
+      .id = "host_only", .summary = "refuses what it cannot do", .options = kOptions};
+  explicit HostOnly(const Options& options) : OptimizerBase(options) {}
+  void step(const UpdateContext& context, const ParameterSlice& slice) override {
+    if (slice.weights.space != MemorySpace::kHost)
+      fail_config("host_only: the weights are not in host memory");
+    if (slice.weights.dtype != DType::kF32) fail_config("host_only: the weights are not f32");
+    const auto lr = static_cast<float>(context.lr), scale = static_cast<float>(context.gradient_scale);
+    for (std::int64_t i = 0; i < slice.weights.elements(); ++i)
+      slice.weights.as<float>()[i] -= lr * (scale * slice.gradients.as<float>()[i]);
+  }
+};
+
 /// Answers every query with itself.
 class SaysYes final : public Optimizer {
  public:
@@ -171,4 +189,4 @@ extern "C" __attribute__((visibility("default"))) int another_symbol() {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.any", .version = "1.0.0", .summary = "wrong in general"}, Undocumented,
              CrashesTheSecondTime, AllowsOneOnly, RefusesItsBound, ReadsTextTwice, NeedsAValue, NotANumber,
-             Random, Remembers, Allocates, Exits, ThrowsANumber, SleepsForEver, SaysYes)
+             Random, Remembers, Allocates, Exits, ThrowsANumber, SleepsForEver, HostOnly, SaysYes)
