@@ -1,5 +1,6 @@
 // Checks of contract layer/1 except gradients.
 #include "layer_world.hpp"
+#include "thread_rounds.hpp"
 
 #include <fmt/format.h>
 
@@ -202,6 +203,32 @@ void draws_by_position(Subject& subject) {
         "so that a run gives the same numbers on any number of ranks");
 }
 
+/// A batch of more than four blocks of rows and, where a sample is not too small, of elements.
+std::int64_t large_batch(const LayerWorld& world) {
+  constexpr std::int64_t kRows = 5 * 64 + 7, kMostRows = 8192;
+  std::int64_t rows = kRows;
+  for (const Input& input : world.inputs()) {
+    const std::int64_t sample = Shape(std::span<const std::int64_t>(input.shape)).elements() / input.shape[0];
+    if (input.real) rows = std::max(rows, std::min(kMostRows, kManyElements / sample + 1));
+  }
+  return rows;
+}
+
+void slots_have_the_same_bits(Subject& subject) {
+  LayerWorld world(subject);
+  const std::int64_t batch = large_batch(world);
+  for (const char* precision : {"fp64", "fp32"}) {
+    require_same_bits(
+        subject, fmt::format("a slot with {} samples in {}", batch, precision), [&](Device& device) {
+          const auto harness = world.build({.precision = precision, .batch = batch, .device = &device});
+          Numbers all = world.look(*harness, {});
+          for (const auto& [name, values] : LayerWorld::gradients(*harness, {}))
+            all.insert(all.end(), values.begin(), values.end());
+          return all;
+        });
+  }
+}
+
 /// Inputs that differ in number, rank and dtype from those that the layer accepted.
 std::vector<std::vector<Input>> strange(const std::vector<Input>& taken) {
   std::vector<std::vector<Input>> all = {
@@ -253,6 +280,8 @@ constexpr Check kLayerChecks[] = {
      "an evaluation draws nothing and does not depend on how the graph was built", evaluates},
     {"layer.draws_by_position", kLayerKind, "random numbers do not depend on how the batch is cut",
      draws_by_position},
+    {"layer.same_bits_on_any_threads", kLayerKind, "1, 2 and 4 threads give the same bits, in every round",
+     slots_have_the_same_bits, 60},
     {"layer.refuses_strange_inputs", kLayerKind, "inputs that cannot work are a configuration error",
      refuses_strange_inputs},
 };

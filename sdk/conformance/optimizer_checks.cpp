@@ -1,4 +1,5 @@
 // Checks of contract optimizer/1 for dense updates; optimizer_row_checks.cpp covers row tables.
+#include "thread_rounds.hpp"
 #include "trainee.hpp"
 
 #include <fmt/format.h>
@@ -197,6 +198,32 @@ void shares_nothing(Subject& subject) {
         "of one process, so nothing may be static");
 }
 
+void steps_have_the_same_bits(Subject& subject) {
+  constexpr int kSteps = 3;
+  // Whole tensors are matrices of about as many elements, low ones because rules multiply them by each other.
+  const bool flat = subject.make<Optimizer>()->elementwise();
+  const Shape shape = flat ? Shape{kManyElements} : Shape{48, 1709};
+  std::vector<double> start = drawn(subject, shape.elements(), "start");
+  for (std::size_t i = 0; i < start.size(); i += 2)
+    start[i] = 0;  // the step of these is not rounded to a weight
+  std::vector<std::vector<double>> gradients;
+  for (int step = 0; step < kSteps; ++step)
+    gradients.push_back(gradients_of(subject, shape.elements(), step));
+  for (const DType dtype : formats_of(subject).taken) {
+    require_same_bits(
+        subject, fmt::format("{} steps of {} {} weights", kSteps, shape.elements(), dtype_name(dtype)),
+        [&](Device& device) {
+          Trainee trainee(subject, dtype, shape, &device);
+          trainee.set_weights(start);
+          for (int step = 0; step < kSteps; ++step) {
+            trainee.step(gradients[static_cast<std::size_t>(step)],
+                         {.lr = trainee.rule().base_lr(), .count = step + 1, .decay = step % 2 == 1});
+          }
+          return trainee.everything();
+        });
+  }
+}
+
 void names_its_slots(Subject& subject) {
   const testing::Made<Optimizer> rule = subject.make<Optimizer>();
   std::set<std::string> names;
@@ -226,6 +253,8 @@ constexpr Check kOptimizerChecks[] = {
      stays_finite},
     {"optimizer.stays_inside", kOptimizerKind, "nothing beside the slice is written", stays_inside},
     {"optimizer.shares_nothing", kOptimizerKind, "two objects do not influence each other", shares_nothing},
+    {"optimizer.same_bits_on_any_threads", kOptimizerKind,
+     "1, 2 and 4 threads give the same bits, in every round", steps_have_the_same_bits, 60},
     {"optimizer.names_its_slots", kOptimizerKind, "state slots have names of their own", names_its_slots},
 };
 

@@ -17,7 +17,9 @@ constexpr std::int64_t kRows = 9, kWidth = 4;
 /// A table under the optimizer, with the state of its rows.
 class TableTrainee {
  public:
-  explicit TableTrainee(Subject& subject) : device_(subject.device()), rule_(subject.make<Optimizer>()) {
+  /// `users`: nodes that read the table.
+  explicit TableTrainee(Subject& subject, int users = 1)
+      : device_(subject.device()), rule_(subject.make<Optimizer>()), users_(users) {
     rows_ = static_cast<RowOptimizer*>(rule_->query(RowOptimizer::kId));
     if (rows_ == nullptr) not_applicable("the rule does not update row tables");
     add_table("w", kWidth);
@@ -33,12 +35,16 @@ class TableTrainee {
   double lr() const { return rule_->base_lr(); }
   void step(const std::vector<std::int64_t>& ids, const std::vector<double>& values, std::int64_t count,
             double gradient_scale) {
+    step(ids, values, std::vector<std::uint32_t>(ids.size(), 1), count, gradient_scale);
+  }
+  /// `reads`: how many of the nodes' reads added to each row's gradient.
+  void step(const std::vector<std::int64_t>& ids, const std::vector<double>& values,
+            const std::vector<std::uint32_t>& reads, std::int64_t count, double gradient_scale) {
     std::vector<float> memory(values.begin(), values.end());
-    const std::vector<std::uint32_t> counts(ids.size(), 1);
     RowGradient gradient;
     gradient.ids = ids;
     gradient.values = {memory.data(), {static_cast<std::int64_t>(ids.size()), kWidth}, DType::kF32};
-    gradient.counts = counts;
+    gradient.counts = reads;
     rows_->step_rows({.lr = lr(), .count = count, .gradient_scale = gradient_scale, .device = &device_},
                      *set_->table(0), states_, gradient);
     device_.synchronize();
@@ -77,6 +83,7 @@ class TableTrainee {
     info.spec.shape = info.local = {kRows, width};
     info.spec.role = Role::kRowTable;
     info.spec.decay = false;
+    info.users = users_;
     info.index = static_cast<int>(parameters_.size());
     info.offset = {0, 0};
     parameters_.push_back(info);
@@ -90,6 +97,7 @@ class TableTrainee {
 
   Device& device_;
   testing::Made<Optimizer> rule_;
+  int users_;
   RowOptimizer* rows_ = nullptr;
   std::uint8_t first_holder_ = 1;
   std::vector<ParameterInfo> parameters_;
@@ -153,11 +161,34 @@ void scales_row_gradients(Subject& subject) {
     fail("row gradients with gradient_scale = 0.25 and gradients that are a quarter give other bits");
 }
 
+// The core sums the gradients of all nodes that read a table, so the rule sees a table that two nodes read as
+// it sees one that a single node read, but for ParameterInfo::users and RowGradient::counts.
+void moves_shared_tables_once(Subject& subject) {
+  TableTrainee shared(subject, 2), alone(subject, 1);
+  const std::vector<std::int64_t> ids = {1, 4, 8};
+  for (std::int64_t count = 1; count <= 3; ++count) {
+    // One node read the rows 1 and 4, the other 4 and, twice, 8.
+    const std::vector<double> sums = drawn(subject, 3 * kWidth, fmt::format("sums {}", count));
+    shared.step(ids, sums, {1, 2, 2}, count, 1);
+    alone.step(ids, sums, count, 1);
+    for (const std::int64_t id : ids) {
+      if (shared.row(id) == alone.row(id)) continue;
+      fail(fmt::format(
+          "after update {} row {} of a table that two nodes read is not where the same gradient takes a "
+          "row that was read once. RowGradient::values are sums over all nodes and reads already: apply "
+          "them once, whatever RowGradient::counts and ParameterInfo::users say",
+          count, id));
+    }
+  }
+}
+
 constexpr const char* kOptimizerRowKind = Optimizer::kKind;
 constexpr Check kOptimizerRowChecks[] = {
     {"optimizer.moves_the_rows_it_is_given", kOptimizerRowKind,
      "step_rows moves the rows of the gradient and no others", moves_the_rows_it_is_given},
     {"optimizer.moves_rows_downhill", kOptimizerRowKind, "the loss of one row falls", moves_rows_downhill},
+    {"optimizer.moves_shared_tables_once", kOptimizerRowKind,
+     "a table that two nodes read moves as one that a single node read", moves_shared_tables_once},
     {"optimizer.scales_row_gradients", kOptimizerRowKind, "gradient_scale holds for row tables too",
      scales_row_gradients},
 };

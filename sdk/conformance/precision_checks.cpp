@@ -3,6 +3,7 @@
 #include "base/at.hpp"
 #include "memory_state.hpp"
 #include "subject.hpp"
+#include "thread_rounds.hpp"
 
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
@@ -37,7 +38,8 @@ extern const std::vector<SiteShape> kSiteShapes;
 
 class SiteRig final : public SiteHost, public OperandCounter {
  public:
-  SiteRig(Subject& subject, Precision& precision, const SiteShape& shape);
+  /// On the subject's device, or on `device`.
+  SiteRig(Subject& subject, Precision& precision, const SiteShape& shape, Device* device = nullptr);
   ~SiteRig() override;
   SiteRig(const SiteRig&) = delete;
   SiteRig& operator=(const SiteRig&) = delete;
@@ -122,8 +124,8 @@ double frobenius_error(const std::vector<double>& found, const std::vector<doubl
   return std::isfinite(result) ? result : std::numeric_limits<double>::infinity();
 }
 
-SiteRig::SiteRig(Subject& subject, Precision& precision, const SiteShape& shape)
-    : device_(subject.device()), shape_(shape) {
+SiteRig::SiteRig(Subject& subject, Precision& precision, const SiteShape& shape, Device* device)
+    : device_(device == nullptr ? subject.device() : *device), shape_(shape) {
   const DType activation = precision.activations(), parameter = precision.parameters();
   x = allocate("x", activation, {shape.m, shape.k});
   w = allocate("w", parameter, {shape.n, shape.k});
@@ -535,6 +537,20 @@ void carries_its_state(Subject& subject) {
   }
 }
 
+void products_have_the_same_bits(Subject& subject) {
+  // Each operand has more than four blocks of elements.
+  constexpr SiteShape kLarge{.m = 320, .n = 288, .k = 352, .chunk = 320, .layer_index = 1, .bias = true};
+  require_same_bits(subject, "fprop, dgrad and wgrad of " + text_of(kLarge), [&](Device& device) {
+    const testing::Made<Precision> precision = subject.make<Precision>();
+    SiteRig rig(subject, *precision, kLarge, &device);
+    if (rig.site() == nullptr) not_applicable("it leaves usual sites to the core (bind returns null)");
+    std::vector<double> all = rig.fprop();
+    for (const std::vector<double>& more : {rig.dgrad(), rig.wgrad()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  });
+}
+
 constexpr const char* kPrecisionKind = "precision/1";
 constexpr Check kPrecisionChecks[] = {
     {"precision.keeps_its_types", kPrecisionKind, "dtypes that layers know, the same from beginning to end",
@@ -556,6 +572,8 @@ constexpr Check kPrecisionChecks[] = {
      scales_the_loss_usably},
     {"precision.carries_its_state", kPrecisionKind, "state() holds all that the loss scale depends on",
      carries_its_state},
+    {"precision.same_bits_on_any_threads", kPrecisionKind,
+     "1, 2 and 4 threads give the same bits, in every round", products_have_the_same_bits, 60},
 };
 
 }  // namespace

@@ -47,11 +47,6 @@ Watched watch_well(Subject& subject, const RunRequest& request, const std::strin
   return watched;
 }
 
-bool deterministic(Subject& subject) {
-  return (subject.registry().find(subject.kind(), subject.type()).component->capabilities &
-          TENON_CAP_NONDETERMINISTIC) == 0;
-}
-
 void require_shared_updates(const Watched& watched) {
   if (watched.seen.begin()->second.group != GradientGroup::kAllReplicas)
     not_applicable("replicas update alone (GradientGroup::kReplica)");
@@ -137,12 +132,12 @@ void plans_purely(Subject& subject) {
   const Watched asked = watch_well(subject, {.ranks = 2, .folder = "asked"}, ", ask_plans = true",
                                    "a run in which plan() is asked more often");
   const Watched plain = watch_well(subject, {.ranks = 2, .folder = "plain"}, "", "a run");
-  if (deterministic(subject) && asked.result.state_hash != plain.result.state_hash)
+  if (!subject.declares(TENON_CAP_NONDETERMINISTIC) && asked.result.state_hash != plain.result.state_hash)
     fail("asking plan() more often changed the run: it must have no effect");
 }
 
 void quiesces_quietly(Subject& subject) {
-  if (!deterministic(subject)) not_applicable("it declares that it is nondeterministic under the wall clock");
+  subject.require_determinism();
   for (const int ranks : {1, 2, 4}) {
     const Watched often = watch_well(subject, {.ranks = ranks, .folder = fmt::format("often{}", ranks)},
                                      ", quiesces = true", "a run with quiesce() twice after each slot");
@@ -157,6 +152,41 @@ void quiesces_quietly(Subject& subject) {
           ranks));
     }
   }
+}
+
+/// A set of its own is the one model of the run. A strategy without one evaluates the live weights: of
+/// replicas that update alone they are each replica's own, of the others sync.replicas_agree compares them.
+void evaluates_one_model(Subject& subject) {
+  bool any = false;
+  for (const int ranks : {2, 4}) {
+    const Watched watched = watch_well(subject, {.ranks = ranks, .folder = fmt::format("run{}", ranks)},
+                                       ", quiesces = true", "a run with quiesce() twice after each slot");
+    const std::vector<SlotSeen>& first = watched.seen.begin()->second.slots;
+    for (const auto& [replica, seen] : watched.seen) {
+      for (std::size_t i = 0; i < std::min(first.size(), seen.slots.size()); ++i) {
+        const std::vector<double>&mine = seen.slots[i].evaluated, &others = first[i].evaluated;
+        any = any || !mine.empty();
+        if (mine.size() != others.size()) {
+          fail(fmt::format(
+              "slot {}: evaluation_parameters() of replica {} of {} {} live(), those of replica 0 {}",
+              seen.slots[i].t, replica, ranks, mine.empty() ? "are" : "are not",
+              others.empty() ? "are" : "are not"));
+        }
+        for (std::size_t j = 0; j < mine.size(); ++j) {
+          if (mine[j] == others[j]) continue;
+          fail(
+              fmt::format("slot {}: after quiesce() evaluation_parameters() of replica {} of {} differ from "
+                          "replica 0's at element "
+                          "{}: {} and {}. A set that is not live() is the one model of the run, which is "
+                          "evaluated, exported and "
+                          "hashed: make it equal on all replicas. Return live() if each replica's weights "
+                          "are a model of its own",
+                          seen.slots[i].t, replica, ranks, j, mine[j], others[j]));
+        }
+      }
+    }
+  }
+  if (!any) not_applicable("it evaluates the live weights of each replica and declares no other model");
 }
 
 void bears_refusals(Subject& subject) {
@@ -196,7 +226,7 @@ void names_the_late_rank(Subject& subject) {
 }
 
 void repeats_its_traffic(Subject& subject) {
-  if (!deterministic(subject)) not_applicable("it declares that it is nondeterministic under the wall clock");
+  subject.require_determinism();
   for (const int ranks : {2, 4}) {
     std::map<std::string, std::uint64_t> first;
     for (const char* folder : {"a", "b"}) {
@@ -208,6 +238,37 @@ void repeats_its_traffic(Subject& subject) {
         if (first[purpose] == bytes) continue;
         fail(fmt::format("the same run twice on {} ranks sent {} and {} bytes for '{}'", ranks,
                          first[purpose], bytes, purpose));
+      }
+    }
+  }
+}
+
+/// Differs between rounds where a strategy sums in the order in which threads end.
+void runs_have_the_same_bits(Subject& subject) {
+  subject.require_determinism();
+  constexpr int kRounds = 3;
+  for (const char* precision : {"fp64", "fp32"}) {
+    RunRequest request{.ranks = 2, .steps = 12};
+    // The first layer alone has more than four blocks of weights.
+    request.sets = {fmt::format("precision={{type = \"{}\"}}", precision),
+                    "data.fields=[\"x:real:5300\", \"t:real:1\"]", "run.eval_every=0", "recovery.type=none"};
+    if (subject.on_processor()) request.sets.emplace_back("device.kernels=reference");
+    request.sets.emplace_back();
+    RunResult first;
+    for (const int threads : {1, 2, 4}) {
+      for (int round = 0; round < (threads == 1 ? 1 : kRounds); ++round) {
+        request.sets.back() = fmt::format("device.threads={}", threads);
+        request.folder = fmt::format("{}_{}_{}", precision, threads, round);
+        const RunResult result =
+            subject.train_well(request, fmt::format("a run with {} threads in {}", threads, precision));
+        if (threads == 1) first = result;
+        if (result.weights_hash == first.weights_hash && result.state_hash == first.state_hash) continue;
+        fail(fmt::format(
+            "a run in {} with device.threads = {} ends with weights_hash {} and state_hash {}, with one "
+            "thread {} and {}. Results must have the same bits with any number of threads: keep one "
+            "partial sum per fixed block of parallel_for and add them in the order of blocks",
+            precision, threads, result.weights_hash, result.state_hash, first.weights_hash,
+            first.state_hash));
       }
     }
   }
@@ -227,11 +288,18 @@ constexpr Check kSyncChecks[] = {
      "replicas that are equal and learn nothing stay as they are; what is written is touched",
      keeps_equal_replicas, 30},
     {"sync.quiesces_quietly", kSyncKind,
-     "quiesce() may be called after any slot, twice, and changes no weight", quiesces_quietly, 40},
+     "quiesce() may be called after any slot, twice, and changes no weight", quiesces_quietly, 40, false,
+     "run.repeats"},
+    {"sync.evaluates_one_model", kSyncKind,
+     "after quiesce() evaluation_parameters() are equal on all replicas, or are the live weights",
+     evaluates_one_model, 30},
     {"sync.bears_refusals", kSyncKind, "refused updates, of all replicas or of one, keep replicas together",
      bears_refusals, 30},
     {"sync.names_the_late_rank", kSyncKind,
      "no call waits longer than run.deadline, and the error names who was late", names_the_late_rank, 30},
+    {"sync.same_bits_on_any_threads", kSyncKind,
+     "runs with 1, 2 and 4 threads give the same bits, in every round", runs_have_the_same_bits, 60, false,
+     "run.repeats"},
     {"sync.repeats_its_traffic", kSyncKind, "the bytes sent do not depend on time", repeats_its_traffic, 30},
 };
 

@@ -12,9 +12,11 @@
 namespace tenon::conformance {
 namespace {
 
-std::vector<double> values_of(Device& device, const ParameterSet& set) {
+/// Buffers follow [sync] buffers, which may leave them to each replica.
+std::vector<double> values_of(Device& device, const ParameterSet& set, bool with_buffers = true) {
   std::vector<double> all;
   for (const ParameterInfo& info : set.parameters()) {
+    if (!with_buffers && info.spec.role == Role::kBuffer) continue;
     const std::vector<double> values = testing::read(device, set.tensor(info.index));
     all.insert(all.end(), values.begin(), values.end());
   }
@@ -175,6 +177,8 @@ void WatchedSync::after_step(const Slot& slot, const StepOutcome& outcome) {
   if (quiesces_) {
     replica().pause();
     for (int i = 0; i < 2; ++i) timed([&] { quiesce(); });
+    const ParameterSet& evaluated = evaluation_parameters();
+    if (&evaluated != &live) now_.evaluated = values_of(device, evaluated, false);
     replica().resume();
   }
   now_.t = slot.t;

@@ -23,6 +23,9 @@ struct SlotSeen {
   bool applied = false;
   std::vector<double> own, received;  ///< gradients passed in, and the result of finish_gradients; by bucket
   std::vector<double> weights;        ///< live, after the slot
+  /// evaluation_parameters() without buffers, after quiesce(); empty if those are the live weights. With
+  /// `quiesces`.
+  std::vector<double> evaluated;
 };
 
 struct ReplicaSeen {

@@ -16,8 +16,8 @@ std::vector<double> drawn(const Subject& subject, std::int64_t count, std::strin
   return values;
 }
 
-Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape)
-    : device_(subject.device()), rule_(subject.make<Optimizer>()) {
+Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape, Device* device)
+    : device_(device == nullptr ? subject.device() : *device), rule_(subject.make<Optimizer>()) {
   info_.spec.name = "w";
   info_.spec.dtype = dtype;
   info_.spec.shape = info_.local = info_.offset = shape;

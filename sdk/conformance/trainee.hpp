@@ -24,8 +24,9 @@ struct Update {
 
 class Trainee {
  public:
-  /// Weights are drawn. With `elementwise` rules the tensor is flat.
-  Trainee(Subject& subject, DType dtype, const Shape& shape);
+  /// Weights are drawn. With `elementwise` rules the tensor is flat. The device is the subject's, or
+  /// `device`, which outlives the trainee.
+  Trainee(Subject& subject, DType dtype, const Shape& shape, Device* device = nullptr);
   ~Trainee();
   Trainee(const Trainee&) = delete;
   Trainee& operator=(const Trainee&) = delete;

@@ -2,11 +2,17 @@
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/options.hpp>
+#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
+#include <tenon/tensor_values.hpp>
 #include <tenon/transport.hpp>
 
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,10 +23,16 @@ namespace {
 using namespace tenon;
 
 double get(const TensorView& view, std::int64_t i) {
+  if (view.dtype == DType::kBF16) return static_cast<double>(real_of_bf16(view.as<std::uint16_t>()[i]));
   return view.dtype == DType::kF64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
 }
 void put(const TensorView& view, std::int64_t i, double value) {
-  view.dtype == DType::kF64 ? view.as<double>()[i] = value : view.as<float>()[i] = static_cast<float>(value);
+  const auto narrow = static_cast<float>(value);
+  if (view.dtype == DType::kBF16) {
+    view.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(narrow) >> 16);
+  } else {
+    view.dtype == DType::kF64 ? view.as<double>()[i] = value : view.as<float>()[i] = narrow;
+  }
 }
 
 /// Correct: y[r, c] = w[c] x[r, c].
@@ -75,7 +87,7 @@ class Scaled : public Layer {
   virtual bool adds_weights(bool accumulate) { return accumulate; }
   virtual bool adds_inputs(bool accumulate) { return accumulate; }
 
- private:
+ protected:
   ParameterRef w_;
   std::int64_t columns_ = 0;
 };
@@ -172,6 +184,29 @@ class NeverForgets final : public Layer, public MetricLayer {
 };
 
 using namespace tenon;
+
+/// Blocks of rows add to the gradient of w in the order in which their threads end.
+class SumsAsThreadsEnd final : public Scaled {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "sums_as_threads_end", .summary = "a gradient under a mutex"};
+  using Scaled::Scaled;
+  void backward(BackwardContext& context) override {
+    const TensorView dy = context.output_gradient(0);
+    const GradientSink sink = context.gradient(w_);
+    std::array<double, 64> sums{};
+    std::mutex mutex;
+    parallel_for(dy.elements() / columns_, 64, [&](std::int64_t begin, std::int64_t end) {
+      std::array<double, 64> part{};
+      for (std::int64_t i = begin * columns_; i < end * columns_; ++i)
+        part[i % columns_] += get(dy, i) * input_of(context, i);
+      const std::lock_guard lock(mutex);
+      for (std::int64_t c = 0; c < columns_; ++c) sums[c] += part[c];
+    });
+    for (std::int64_t c = 0; c < columns_; ++c) sums[c] += sink.accumulate ? get(sink.view, c) : 0;
+    Scaled::backward(context);
+    for (std::int64_t c = 0; c < columns_; ++c) put(sink.view, c, sums[c]);
+  }
+};
 
 class IgnoresInput final : public Scaled {
  public:
@@ -339,4 +374,5 @@ class HalfPrecision final : public Scaled {
 TENON_PLUGIN(PluginInfo{.id = "broken.layer", .version = "1.0.0", .summary = "wrong layers"}, IgnoresInput,
              IgnoresParameter, CountsLayers, WorksInPlace, AddsUp, AlwaysAdds, KeepsInAStatic, DropsAlways,
              DrawsFromZero, TrustsShapes, WrongInputGradient, WrongWeightGradient, NeverAddsToWeights,
-             NeverAddsToInputs, ReadsWhatIsGone, HalfPrecision, IgnoresSeed, CountsPadding, NeverForgets)
+             NeverAddsToInputs, SumsAsThreadsEnd, ReadsWhatIsGone, HalfPrecision, IgnoresSeed, CountsPadding,
+             NeverForgets)

@@ -1,9 +1,11 @@
 // Optimizers that are wrong in one way each: momentum with one line changed.
 #include <tenon/optimizer.hpp>
+#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
 
 #include <cmath>
 #include <cstdint>
+#include <mutex>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -154,6 +156,37 @@ class SharesItsBuffer final : public Momentum {
   }
 };
 
+/// Divides the step by 1 + |g|; blocks add to the norm in the order in which their threads end.
+class SumsAsThreadsEnd final : public Momentum {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "sums_as_threads_end", .summary = "a norm under a mutex", .options = kLr};
+  using Momentum::Momentum;
+  bool elementwise() const override { return false; }
+  void step(const UpdateContext& context, const ParameterSlice& slice) override {
+    UpdateContext scaled = context;
+    const double squares = slice.gradients.dtype == DType::kF64
+                               ? squares_of(slice.gradients.as<double>(), slice)
+                               : squares_of(slice.gradients.as<float>(), slice);
+    scaled.lr /= 1 + std::sqrt(squares) * context.gradient_scale;
+    Momentum::step(scaled, slice);
+  }
+
+ private:
+  template <typename T>
+  static double squares_of(const T* gradients, const ParameterSlice& slice) {
+    double sum = 0;
+    std::mutex mutex;
+    parallel_for(slice.gradients.elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
+      double part = 0;
+      for (std::int64_t i = begin; i < end; ++i) part += static_cast<double>(gradients[i]) * gradients[i];
+      const std::lock_guard lock(mutex);
+      sum += part;
+    });
+    return sum;
+  }
+};
+
 constexpr StateSlot kTwins[] = {{"average"}, {"average"}};
 class TwoOfOneName final : public Momentum {
  public:
@@ -220,6 +253,25 @@ class RowsClimb final : public Rows {
   }
 };
 
+/// Applies the sum of a row's gradients once for each read.
+class RowsOncePerRead final : public Rows {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "rows_once_per_read", .summary = "a shared table moves twice", .options = kLr};
+  using Rows::Rows;
+  void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const>,
+                 const RowGradient& gradient) override {
+    const std::int64_t width = weights.width();
+    for (std::size_t i = 0; i < gradient.ids.size(); ++i) {
+      for (std::uint32_t read = 0; read < gradient.counts[i]; ++read) {
+        move(weights, gradient.ids.subspan(i, 1),
+             gradient.values.as<float>() + static_cast<std::int64_t>(i) * width,
+             -context.lr * context.gradient_scale);
+      }
+    }
+  }
+};
+
 class RowsForgetTheScale final : public Rows {
  public:
   static constexpr ComponentInfo kInfo{
@@ -235,5 +287,5 @@ class RowsForgetTheScale final : public Rows {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.optimizer", .version = "1.0.0", .summary = "wrong optimizers"},
              DoesNothing, Climbs, OwnRate, CountsItself, NormOfTheSlice, ForgetsTheScale, RoundsToFloat,
-             DividesByTheNorm, RoundsUpToVectors, SharesItsBuffer, TwoOfOneName, DecaysAllRows,
-             DoesNothingToRows, RowsClimb, RowsForgetTheScale)
+             DividesByTheNorm, RoundsUpToVectors, SharesItsBuffer, SumsAsThreadsEnd, TwoOfOneName,
+             DecaysAllRows, DoesNothingToRows, RowsClimb, RowsOncePerRead, RowsForgetTheScale)

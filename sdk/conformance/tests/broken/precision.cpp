@@ -1,11 +1,14 @@
 // Precision policies that break one promise each, around products of float32 operands in plain loops.
+#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/state.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
+#include <mutex>
 
 namespace {
 
@@ -83,6 +86,33 @@ struct TransposedSite : Site {
 class Transposes final : public With<TransposedSite> {
  public:
   static constexpr ComponentInfo kInfo{.id = "transposes", .summary = "dgrad with the wrong operand"};
+  using With::With;
+};
+
+/// Blocks of rows add to dw in the order in which their threads end.
+struct ThreadOrderSite : Site {
+  using Site::Site;
+  void wgrad(const SiteCall&, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
+    float* const sum = dw.as<float>();
+    if (!accumulate) std::fill_n(sum, n_ * k_, 0.0F);
+    std::mutex mutex;
+    parallel_for(x.shape[0], 64, [&](std::int64_t begin, std::int64_t end) {
+      std::array<float, 512> part;
+      for (std::int64_t j = 0; j < n_; ++j) {
+        part.fill(0);
+        for (std::int64_t i = begin; i < end; ++i) {
+          for (std::int64_t l = 0; l < k_; ++l)
+            part[l] += dy.as<float>()[i * n_ + j] * x.as<float>()[i * k_ + l];
+        }
+        const std::lock_guard lock(mutex);
+        for (std::int64_t l = 0; l < k_; ++l) sum[j * k_ + l] += part[l];
+      }
+    });
+  }
+};
+class SumsAsThreadsEnd final : public With<ThreadOrderSite> {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "sums_as_threads_end", .summary = "wgrad under a mutex"};
   using With::With;
 };
 
@@ -276,4 +306,4 @@ class ChangesItsTypes final : public With<Site> {
 TENON_PLUGIN(PluginInfo{.id = "broken.precision", .version = "1.0.0", .summary = "wrong policies"},
              Transposes, ForgetsToAdd, Overwrites, KeepsOldWeights, WritesBeyond, RoundsInPlace, SaturatesNaN,
              CountsNothing, HalvesForEver, GivesUpAtOnce, GivesUpInSilence, AppliesAll, ForgetsItsScale,
-             ChangesItsTypes)
+             ChangesItsTypes, SumsAsThreadsEnd)

@@ -1,8 +1,11 @@
 // Strategies that break one promise each, around a correct data-parallel one.
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sync.hpp>
 
+#include <cmath>
+#include <mutex>
 #include <vector>
 
 namespace {
@@ -123,6 +126,36 @@ class DriftsApart final : public Mean {
   void after_step(const Slot&, const StepOutcome&) override { nudge(1e-3 * replica().replica(), true); }
 };
 
+/// Divides by 1 + |g|; blocks add to the norm in the order in which their threads end.
+class SumsAsThreadsEnd final : public Mean {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "sums_as_threads_end", .summary = "a norm under a mutex"};
+  using Mean::Mean;
+  void finish_gradients() override {
+    Mean::finish_gradients();
+    for (const Bucket& bucket : replica().buckets()) {
+      const TensorView g = bucket.gradients;
+      const double squares = g.dtype == DType::kF64 ? squares_of(g.as<double>(), g.elements())
+                                                    : squares_of(g.as<float>(), g.elements());
+      maps_->scale(g, 1 / (1 + std::sqrt(squares)));
+    }
+  }
+
+ private:
+  template <typename T>
+  static double squares_of(const T* gradients, std::int64_t count) {
+    double sum = 0;
+    std::mutex mutex;
+    parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
+      double part = 0;
+      for (std::int64_t i = begin; i < end; ++i) part += static_cast<double>(gradients[i]) * gradients[i];
+      const std::lock_guard lock(mutex);
+      sum += part;
+    });
+    return sum;
+  }
+};
+
 /// An elastic pull to an anchor that was never copied from the weights, and so is zero.
 class PullsToZero final : public Alone {
  public:
@@ -160,6 +193,28 @@ class QuiesceAverages final : public Alone {
     if (slot.t % 4 == 3) average();
   }
   void quiesce() override { average(); }
+};
+
+/// Evaluates a running average of its own weights, which no exchange ever made the same.
+class EvaluatesItsOwn final : public Alone {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "evaluates_its_own", .summary = "as many models as replicas"};
+  using Alone::Alone;
+  void start(Replica& replica) override {
+    Alone::start(replica);
+    average_ = &replica.create_set("average");
+    replica.copy(replica.live(), *average_);
+  }
+  void after_step(const Slot& slot, const StepOutcome&) override {
+    ParameterSet& live = replica().live();
+    for (int i = 0; i < live.arenas(); ++i) maps_->lerp(average_->arena(i), live.arena(i), 0.5);
+    average_->touch(-1);
+    if (slot.t % 4 == 3) average();
+  }
+  ParameterSet& evaluation_parameters() override { return *average_; }
+
+ private:
+  ParameterSet* average_ = nullptr;
 };
 
 class MeetsOnlyIfApplied final : public Alone {
@@ -225,4 +280,4 @@ class SaysMoreEachTime final : public Mean {
 TENON_PLUGIN(PluginInfo{.id = "broken.sync", .version = "1.0.0", .summary = "wrong strategies"},
              CountsItsPlans, PlansForItself, ReturnsTooEarly, ForgetsToDivide, HearsReplicaZero, DriftsApart,
              PullsToZero, WritesUnseen, QuiesceAverages, MeetsOnlyIfApplied, WaitsInALoop, HidesWhoIsLate,
-             SaysMoreEachTime)
+             EvaluatesItsOwn, SumsAsThreadsEnd, SaysMoreEachTime)
