@@ -176,7 +176,8 @@ void moves_shared_tables_once(Subject& subject) {
       fail(fmt::format(
           "after update {} row {} of a table that two nodes read is not where the same gradient takes a "
           "row that was read once. RowGradient::values are sums over all nodes and reads already: apply "
-          "them once, whatever RowGradient::counts and ParameterInfo::users say",
+          "them once, whatever RowGradient::counts and ParameterInfo::users say. A rule that weighs by "
+          "counts on purpose suppresses this check",
           count, id));
     }
   }

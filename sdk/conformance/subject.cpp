@@ -119,6 +119,11 @@ void Subject::require_determinism() {
     not_applicable("it declares that it is nondeterministic under the wall clock");
 }
 
+void Subject::require_same_bits_on_threads() {
+  require_determinism();
+  if (!on_processor()) not_applicable("no thread of the host computes on this device");
+}
+
 void Subject::require_hardware() {
   const bool itself = kind_ == Device::kKind;
   if (!itself && spec_.device == "cpu") return;

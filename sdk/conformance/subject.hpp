@@ -139,6 +139,8 @@ class Subject {
   bool declares(std::uint64_t capability);
   /// Throws NotApplicable if the component declares that it is nondeterministic.
   void require_determinism();
+  /// require_determinism(), on the processor: elsewhere no thread of the host computes.
+  void require_same_bits_on_threads();
   /// Layers by type from the registry.
   LayerFactory& layers();
 
