@@ -266,7 +266,13 @@ bool compare_threads(Subject& subject, const char* precision) {
       if (round > 0 && base::seconds_since(begin) > kPatience) break;
       request.sets.back() = fmt::format("device.threads={}", threads);
       request.folder = fmt::format("{}_{}_{}", precision, threads, round);
-      const RunResult result = subject.train(request);
+      RunResult result;
+      try {
+        result = subject.train(request);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kConfig) throw;
+        result.exit_status = error.exit_status();
+      }
       if (result.exit_status == static_cast<int>(ErrorKind::kConfig)) return false;
       if (result.status != "completed")
         fail(fmt::format("a run with {} threads in {} ended as {}: {}", threads, precision, result.status,
