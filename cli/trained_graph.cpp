@@ -83,8 +83,8 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   spec.steps = settings.run.steps;
   spec.training = false;
   spec.keep_values = true;
-  const GraphSpec graph =
-      train::edit_graph([&] { return build(*model_, data_->info()); }, run.checked().model_edits);
+  const GraphSpec graph = train::edit_graph([&] { return build(*model_, data_->info()); }, data_->info(),
+                                            run.checked().model_edits);
   for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
   executor_ = std::make_unique<Executor>(spec, graph, data_->info());
   weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);

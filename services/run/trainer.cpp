@@ -234,8 +234,8 @@ std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
   // Separate statements, so that an error of the edits is attributed neither to the model nor to the data
   // set.
   const DataInfo& data = parts_->dataset->info();
-  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, world_.checked.model_edits,
-                                     &with_.host.node_places());
+  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, data,
+                                     world_.checked.model_edits, &with_.host.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
   requests_ = RowTraffic::make(world_, with_.host, replica_);
   for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {

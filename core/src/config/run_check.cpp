@@ -34,7 +34,8 @@ class CoreReader {
   Value faults(const Value& list);
   /// [emulate] with its list of failures; to be called after run(), whose seed is the default.
   Value emulate(const Value& table);
-  /// An element of [[model.layer]], [[model.override]] or [[model.insert]]: checks the core's keys of it.
+  /// An element of [[model.layer]], [[model.override]], [[model.remove]] or [[model.insert]]: checks the
+  /// core's keys of it; the first, second and last also have options of a layer.
   void model_edit(const Value& table, const std::string& path);
 
  private:
@@ -90,7 +91,8 @@ bool is_safe_name(std::string_view name) {
 
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
-  const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure";
+  const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure" ||
+                       path.starts_with("model.");
   OptionRequest request{.table = table,
                         .owner = is_list ? "[[" + path + "]]" : "[" + path + "]",
                         .specs = option_list(core_specs(path)),
@@ -387,7 +389,7 @@ EmulatedFailure CoreReader::emulated_failure(const Value& table, const Options& 
 }
 
 void CoreReader::model_edit(const Value& table, const std::string& path) {
-  resolve(table, path, true);
+  resolve(table, path, path != "model.remove");
 }
 
 namespace {
@@ -463,7 +465,8 @@ class RunChecker {
       }
       for (const Value& edit : member->value.array()) {
         core_.model_edit(edit, path);
-        if (edit.is_table() && name != "override") check_component(edit, {path, "layer/1", true, true}, path);
+        if (edit.is_table() && (name == "layer" || name == "insert"))
+          check_component(edit, {path, "layer/1", true, true}, path);
       }
       resolved.set(name, member->value, member->origin);
       out_.model_edits.set(name, member->value, member->origin);

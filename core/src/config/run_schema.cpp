@@ -181,14 +181,19 @@ constexpr OptionSpec kModelOverride[] = {
     text("match", nullptr).mandatory().doc_text("pattern of node names, e.g. block.*.mlp.*"),
 };
 constexpr OptionSpec kModelInsert[] = {
-    text("after", nullptr).mandatory().doc_text("the node whose output goes through the new one"),
-    text("name", nullptr).mandatory().doc_text("name of the new node"),
+    text("after", nullptr).doc_text("node, pattern of nodes or data field whose readers read the new node"),
+    text("before", nullptr).doc_text("node or pattern of nodes whose first input becomes the new node"),
+    text("name", nullptr).mandatory().doc_text("name of the new node; {} is that of the matched one"),
+    texts("inputs", nullptr).doc_text("data fields and nodes that feed it; the replaced edge unless given"),
+};
+constexpr OptionSpec kModelRemove[] = {
+    text("match", nullptr).mandatory().doc_text("pattern of names of nodes to take out"),
 };
 
 struct CoreTable {
   std::string_view table;
   std::span<const OptionSpec> specs;
-  std::string_view children[3] = {};  // sub-tables and lists of the core inside it
+  std::string_view children[4] = {};  // sub-tables and lists of the core inside it
   bool is_list = false;
 };
 
@@ -200,9 +205,10 @@ constexpr CoreTable kTables[] = {
     {"transport.link", kLink},
     {"transport.clock", kClock},
     {"transport.straggler", kStraggler, {}, true},
-    {"model", {}, {"layer", "override", "insert"}},
+    {"model", {}, {"layer", "override", "remove", "insert"}},
     {"model.layer", kModelLayer, {}, true},
     {"model.override", kModelOverride, {}, true},
+    {"model.remove", kModelRemove, {}, true},
     {"model.insert", kModelInsert, {}, true},
     {"sync", kSync},
     {"emulate", kEmulate, {"failure"}},

@@ -210,7 +210,7 @@ CheckedComponent* find_component(std::span<CheckedComponent> components, std::st
 struct CheckedRun {
   CoreSettings core;
   std::vector<CheckedComponent> components;  ///< in the order of component_sections()
-  Value model_edits;                         ///< the members layer, override, insert of [model], as written
+  Value model_edits;                         ///< the members layer, override, remove, insert of [model]
   Config resolved;                           ///< defaults filled in
   std::vector<std::string> warnings;
 

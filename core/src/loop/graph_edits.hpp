@@ -1,5 +1,6 @@
 // Edits of a model's graph in TOML: [[model.layer]] writes it out, [[model.override]] changes options of the
-// nodes that a pattern matches, [[model.insert]] adds a node after another, or after a data field.
+// nodes that a pattern matches, [[model.remove]] takes such nodes out, [[model.insert]] adds nodes after or
+// before them, or after a data field.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -30,9 +31,10 @@ class NodePlaces {
   std::map<std::pair<std::string, std::string>, Origin> options_;
 };
 
-/// Applies `edits` (the tables layer, override and insert as written) to what `blueprint` returns, which is
-/// not called where [[model.layer]] replaces it. Errors name file and line. `places` is filled if given.
-GraphSpec edit_graph(const std::function<GraphSpec()>& blueprint, const Value& edits,
+/// Applies `edits` (the tables layer, override, remove and insert as written) to what `blueprint` returns,
+/// which is not called where [[model.layer]] replaces it. `data` has the fields that nodes may read. Errors
+/// name file and line. `places` is filled if given.
+GraphSpec edit_graph(const std::function<GraphSpec()>& blueprint, const DataInfo& data, const Value& edits,
                      NodePlaces* places = nullptr);
 
 }  // namespace tenon::train
