@@ -77,6 +77,7 @@ extern const Command kConformance;
 extern const Command kEvaluate;
 extern const Command kExport;
 extern const Command kGenerate;
+extern const Command kGraph;
 extern const Command kLaunch;
 extern const Command kNewPlugin;
 extern const Command kQuantize;

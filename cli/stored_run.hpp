@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/run_schema.hpp"
+#include "loop/graph_edits.hpp"
 #include "run/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -30,13 +31,17 @@ class OfflineHost final : public Host {
   std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
   double deadline() const override { return 60; }
   void* query(std::string_view interface_id) override {
+    if (interface_id == train::NodePlaces::kId) return places_;
     return interface_id == LayerFactory::kId ? layers_ : nullptr;
   }
   /// The factory for layers with graphs of their own; none at first.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
+  /// Lines of the graph's edits, for errors of layers; none at first.
+  void set_places(train::NodePlaces* places) { places_ = places; }
 
  private:
   LayerFactory* layers_ = nullptr;
+  train::NodePlaces* places_ = nullptr;
 };
 
 class StoredRun {

@@ -1,0 +1,17 @@
+// The graph of a configuration's model, built as a run builds it on one rank, without weights and without
+// training: for `tenon graph` and the page of a run. With model parallelism the shapes are those of whole
+// tensors.
+#pragma once
+
+#include "config/run_schema.hpp"
+#include "report/model_graph.hpp"
+
+#include <tenon/registry.hpp>
+
+namespace tenon::cli {
+
+/// Opens the data set of `checked`, whose fields and attributes the model is built for. Throws Error(kConfig)
+/// as a run would.
+report::ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked);
+
+}  // namespace tenon::cli
