@@ -167,5 +167,40 @@ TEST(Inspect, AndReadmeListTheSameComponents) {
   }
 }
 
+TEST(Graph, ShowsTheEditedModel) {
+  const Scratch scratch;
+  const Ended text = scratch.run({"graph", "run.toml"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, ::testing::AllOf(::testing::HasSubstr("model gpt_neo: "),
+                                         ::testing::HasSubstr("transformer.h.0.mlp.act"),
+                                         ::testing::HasSubstr("transformer.h.0.mlp.c_fc.weight"),
+                                         ::testing::HasSubstr("by the policy")));
+  const Ended edited = scratch.run(
+      {"graph", "run.toml", "--json", "--svg", "model.svg", "--set",
+       "model.remove=[{match='transformer.h.0.mlp.act'}]", "--set",
+       "model.insert=[{after='transformer.h.*.mlp.c_fc', name='{}_drop', type='dropout', p=0.5}]"});
+  ASSERT_EQ(edited.status, 0) << edited.err;
+  EXPECT_THAT(edited.out, ::testing::AllOf(::testing::HasSubstr("transformer.h.0.mlp.c_fc_drop"),
+                                           ::testing::Not(::testing::HasSubstr("mlp.act"))));
+  EXPECT_THAT(
+      read_file(scratch / "model.svg"),
+      ::testing::AllOf(::testing::StartsWith("<svg"), ::testing::HasSubstr("transformer.h.0.mlp.c_fc_drop")));
+  EXPECT_THAT(scratch.run({"graph", "run.toml", "--dot"}).out, ::testing::StartsWith("digraph \"gpt_neo\""));
+}
+
+TEST(Graph, RefusalsNameTheEdit) {
+  const Scratch scratch;
+  const auto refusal = [&](const std::string& set) {
+    const Ended ended = scratch.run({"graph", "run.toml", "--set", set});
+    EXPECT_EQ(ended.status, 2) << set;
+    return ended.err;
+  };
+  EXPECT_THAT(refusal("model.remove=[{match='transformer.h.0.mlp.akt'}]"),
+              ::testing::HasSubstr("no node of the model matches 'transformer.h.0.mlp.akt'; did you mean "
+                                   "'transformer.h.0.mlp.act'?"));
+  EXPECT_THAT(refusal("model.remove=[{match='x', nodes='y'}]"),
+              ::testing::HasSubstr("[[model.remove]] has no option 'nodes'"));
+}
+
 }  // namespace
 }  // namespace tenon::integration::inspect_test
