@@ -1,8 +1,10 @@
 // tenon report: writes the page of a run, of the runs below a folder, or of a finished study.
+#include "built_model.hpp"
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
 #include "record/run_folder.hpp"
+#include "report/model_drawing.hpp"
 #include "report/pages.hpp"
 
 #include <tenon/error.hpp>
@@ -20,6 +22,18 @@ void write(const std::string& folder, const std::string& page) {
   std::cout << path << "\n";
 }
 
+/// The drawing of the run's graph, or why there is none: data may have moved since. That prevents no page.
+std::string model_of(const std::string& attempt) {
+  try {
+    Runtime runtime;
+    const Config config = load_run(runtime, attempt + "/config.resolved.toml", {});
+    config::CheckedRun checked = config::check_run(config, runtime.registry(), {});
+    return report::graph_svg(read_model_graph(runtime.registry(), checked));
+  } catch (const Error& error) {
+    return std::string("The graph cannot be built here: ") + error.what();
+  }
+}
+
 int report_one(const std::string& folder, bool as_json) {
   const auto files = make_posix_files();
   const report::Run run = report::load_run(open_newest_attempt(*files, folder).path);
@@ -28,7 +42,7 @@ int report_one(const std::string& folder, bool as_json) {
     return 0;
   }
   std::cout << run.name << ": " << report::status_text(run) << "\n";
-  write(run.record.folder, report::run_page(run));
+  write(run.record.folder, report::run_page(run, model_of(run.record.folder)));
   return 0;
 }
 

@@ -193,6 +193,13 @@ std::string ranks(const ab::RunRecord& run) {
   }
 }
 
+std::string model_section(const std::string& model) {
+  if (model.empty()) return "";
+  const bool drawn = model.starts_with("<svg");
+  return ab::section("Model",
+                     drawn ? "<div class=\"scroll\">" + model + "</div>\n" : ab::paragraph(model, "note"));
+}
+
 std::string config_section(const Run& run) {
   std::vector<ab::TableRow> chosen, all;
   for (const ConfigLine& line : run.config) {
@@ -265,7 +272,7 @@ std::string status_text(const Run& run) {
   return fmt::format("{} after {}", r.status, steps);
 }
 
-std::string run_page(const Run& run) {
+std::string run_page(const Run& run, const std::string& model) {
   const ab::RunRecord& r = run.record;
   std::string text = status_text(run);
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -276,8 +283,8 @@ std::string run_page(const Run& run) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + config_section(run) +
-         provenance(r);
+  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + model_section(model) +
+         config_section(run) + provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
       "value. "

@@ -10,7 +10,8 @@
 
 namespace tenon::report {
 
-std::string run_page(const Run& run);
+/// `model` is the drawing of the model's graph, or the reason why there is none; "" leaves the section out.
+std::string run_page(const Run& run, const std::string& model = "");
 /// `folder` is the title; `unreadable` lists what was left out, with reasons.
 std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
                       const std::vector<std::string>& unreadable);

@@ -18,7 +18,8 @@ TEST(Report, WritesPagesOfOneRunAndOfMany) {
   const Ended one = scratch.run({"report", "runs/tiny"});
   EXPECT_EQ(one.status, 0) << one.err;
   EXPECT_EQ(one.out, "tiny: completed after 6 steps\nruns/tiny/1/report.html\n");
-  EXPECT_THAT(read_file(scratch / "runs/tiny/1/report.html"), HasSubstr("Completed after 6 steps"));
+  EXPECT_THAT(read_file(scratch / "runs/tiny/1/report.html"),
+              AllOf(HasSubstr("Completed after 6 steps"), HasSubstr("Graph of model gpt_neo")));
   const Ended many = scratch.run({"report", "runs"});
   EXPECT_EQ(many.out, "2 runs\nruns/report.html\n");
   const json facts = json::parse(scratch.run({"report", "runs", "--json"}).out);
