@@ -61,7 +61,7 @@ inline constexpr BadFile kBadFiles[] = {
      "0x54454e4f4e763131. Static "
      "initialisers were run, nothing else."},
     {"wrong_size",
-     "Cannot load '{file}': its descriptor is wrong: struct_size is 16, expected at least 96. Static "
+     "Cannot load '{file}': its descriptor is wrong: struct_size is 16, expected at least 104. Static "
      "initialisers were "
      "run, nothing else."},
     {"missing_field",
