@@ -113,7 +113,7 @@ std::string resolve_path(const std::string& text, const Origin& written) {
   std::string tried;
   for (const fs::path& place : config::places_of(text, written)) {
     std::error_code error;
-    const std::string path = fs::absolute(place, error).lexically_normal().string();
+    std::string path = fs::absolute(place, error).lexically_normal().string();
     if (!text.empty() && fs::exists(path, error)) return path;
     const std::string line = "\n  " + config::printable(path);
     if (tried.find(line + "\n") == std::string::npos && !tried.ends_with(line)) tried += line;
