@@ -1,6 +1,8 @@
 // Loading and checking a study; see study.hpp.
 #include "ab/study.hpp"
 
+#include "ab/runner.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
