@@ -362,11 +362,8 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
 }
 
 bool World::owes_evaluation() const {
-  const config::RunSettings& run = settings.run;
-  const bool due =
-      start.restored_slot >= run.steps || (run.eval_every > 0 && start.restored_slot % run.eval_every == 0);
-  return request.resume && !start.survivors && start.restored_slot > 0 &&
-         start.evaluated_slot < start.restored_slot && due;
+  return request.resume && !start.survivors && start.restored_slot >= settings.run.steps &&
+         start.evaluated_slot < start.restored_slot;
 }
 
 void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {

@@ -164,7 +164,8 @@ struct World {
   bool outlives() const;
   /// Once they do: waits for the place to go on. False if the run has failed meanwhile.
   bool goes_on();
-  /// The attempt was cut short at a slot whose evaluation was due, and lacks it. Rank 0.
+  /// The attempt was cut short in the evaluation of its last slot. Rank 0. Earlier ones are made up for in
+  /// the loop.
   bool owes_evaluation() const;
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);

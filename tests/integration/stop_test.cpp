@@ -252,6 +252,27 @@ TEST(Stop, EndsAnEvaluation) {
   }
 }
 
+TEST(Stop, EndsTheLastEvaluationWhichAResumeMakesUpFor) {
+  const Scratch scratch;
+  write_long_text(scratch);
+  write_file(scratch / "run.toml", replaced(endless_evaluation(), "steps = 1000000", "steps = 7"));
+  Child child({.arguments = {"train", "run.toml", "--quiet"},
+               .folder = scratch.folder(),
+               .environment = {{"TENON_PHASE_LOG", (scratch / "phases").string()}}});
+  await_phase(scratch, "phases", "evaluate");
+  child.send(SIGTERM);
+  EXPECT_TRUE(within(8, [&] { return child.ended(); }));
+  EXPECT_THAT(read_file(newest(scratch) / "metrics.jsonl"), Not(HasSubstr("\"val\"")));
+  for (const char* time : {"first", "second"}) {
+    const Ended resumed = scratch.train({"--resume", "--set", "run.eval_batches=2"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    const std::string metrics = read_file(newest(scratch) / "metrics.jsonl"), line = "\"split\": \"val\"";
+    const std::size_t at = metrics.find(line);
+    EXPECT_NE(at, std::string::npos) << time;
+    EXPECT_EQ(metrics.find(line, at + 1), std::string::npos) << "it is made once";
+  }
+}
+
 TEST(Stop, SaysWhenNothingIsKept) {
   const Scratch scratch;
   std::string toml = endless();
