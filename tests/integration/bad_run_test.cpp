@@ -370,35 +370,35 @@ TEST(NotANumber, InTheDataNamesTheFieldTheSampleAndTheElement) {
   struct {
     double value;
     const char *precision, *found;
+    int sample;  ///< in the file's order: 1 = in the slot's first micro-batch, 3 = in its second
     std::vector<std::string> more = {};
   } const cases[] = {
-      {std::nan(""), "fp32", "NaN"},
+      {std::nan(""), "fp32", "NaN", 1},
       {std::nan(""),
        "bf16",
        "NaN",
+       3,
        {"--set", "parallel.ranks=2", "--set", "sync.type=ddp", "--set", "transport.type=thread", "--set",
         "run.accumulate=1"}},
-      {-HUGE_VAL, "fp64", "an infinite value"},
-      {1e300, "fp32", "a value that is infinite as f32"},
+      {-HUGE_VAL, "fp64", "an infinite value", 3},
+      {1e300, "fp32", "a value that is infinite as f32", 3},
   };
   for (const auto& c : cases) {
     double x[30] = {};
-    x[3 * 3 + 2] = c.value;  // sample 3 of the file's order: the second of the slot's second micro-batch
+    x[c.sample * 3 + 2] = c.value;
     write_file(scratch / "x.npy", npy("<f8", "(10, 3)", x, sizeof x));
     std::vector<std::string> words{"train", "nan.toml", "--quiet", "--set",
                                    std::string("precision.type=") + c.precision};
     words.insert(words.end(), c.more.begin(), c.more.end());
     const Ended ended = scratch.run(words);
     EXPECT_EQ(ended.status, 1);
-    EXPECT_THAT(
-        ended.err,
-        ::testing::AllOf(
-            ::testing::HasSubstr(
-                std::string(" at step 0 because the data is: field 'x' "
-                            "has ") +
-                c.found +
-                " in sample 1 of the batch (number 3 in the order of samples), element 2. Fix the data"),
-            ::testing::Not(::testing::HasSubstr("optimizer.lr"))));
+    EXPECT_THAT(ended.err,
+                ::testing::AllOf(::testing::HasSubstr(std::string(" at step 0 because the data is: field 'x' "
+                                                                  "has ") +
+                                                      c.found + " in sample 1 of the batch (number " +
+                                                      std::to_string(c.sample) +
+                                                      " in the order of samples), element 2. Fix the data"),
+                                 ::testing::Not(::testing::HasSubstr("optimizer.lr"))));
   }
 }
 
