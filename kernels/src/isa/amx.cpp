@@ -1,15 +1,22 @@
 // The kernel set of processors with tiles (AMX): all of avx512, and attention on bfloat16 by products of
-// tiles. Compiled with the flags of both, and loaded nowhere else.
+// tiles. Compiled with the flags of both, and loaded nowhere else. Tests compile it once more under another
+// name, with vectors in place of tiles.
 #include <tenon/kernels/table.hpp>
 
 #include "isa/attention_tiles.inc.hpp"
 
 namespace tenon::kernels {
 
-const KernelTable& kernels_avx512();
-const KernelTable& kernels_amx();
+#ifdef TENON_TILES_BY_VECTORS
+#define TENON_TILES_GETTER kernels_tiles_by_vectors
+#else
+#define TENON_TILES_GETTER kernels_amx
+#endif
 
-const KernelTable& kernels_amx() {
+const KernelTable& kernels_avx512();
+const KernelTable& TENON_TILES_GETTER();
+
+const KernelTable& TENON_TILES_GETTER() {
   static const KernelTable table = [] {
     KernelTable all = kernels_avx512();
     all.name = "amx";

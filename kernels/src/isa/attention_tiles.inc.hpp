@@ -138,7 +138,7 @@ struct ForwardOperands {
 
 void attention_tiles_forward(const AttentionArgs<Bf16>& args, std::int64_t item_begin, std::int64_t item_end,
                              float* workspace) {
-  _tile_loadconfig(kTileShapes);
+  begin_tiles();
   const std::int64_t d = whole(args.d_head, kTilePack), blocks = (args.time + kQueries - 1) / kQueries;
   Room room(workspace);
   auto* scores = room.take<float>(kScores);
@@ -188,7 +188,7 @@ void attention_tiles_forward(const AttentionArgs<Bf16>& args, std::int64_t item_
                     select(sum == none, splat(kMinusInfinity), load(highest + g) + log(sum)), lanes);
     }
   }
-  _tile_release();
+  end_tiles();
 }
 
 /// Weights of a block and gradients of its logits, both [keys, queries], the latter also as pairs of keys.
@@ -311,10 +311,10 @@ void attention_tiles_backward_head(const AttentionArgs<Bf16>& args, const Attent
 
 void attention_tiles_backward(const AttentionArgs<Bf16>& args, std::int64_t item_begin, std::int64_t item_end,
                               float* workspace) {
-  _tile_loadconfig(kTileShapes);
+  begin_tiles();
   for (std::int64_t item = item_begin; item < item_end; ++item)
     attention_tiles_backward_head(args, head_of(args, item), workspace);
-  _tile_release();
+  end_tiles();
 }
 
 }  // namespace

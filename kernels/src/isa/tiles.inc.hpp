@@ -1,4 +1,5 @@
-// Tiles of AMX: products of bfloat16 with sums in float, and the orders of their operands.
+// Tiles of AMX: products of bfloat16 with sums in float, and the orders of their operands. Compiled with
+// TENON_TILES_BY_VECTORS, for tests on processors without tiles, vectors compute the same products.
 // A product is C[m, n] (+)= A[m, k] B[k, n], all sizes multiples of 32. A is stored row by row; of B, rows 2
 // r and 2 r + 1 are interleaved, as 32-bit pairs: pair[r][j] = (B[2 r][j], B[2 r + 1][j]). Subnormals count
 // as zero.
@@ -30,12 +31,40 @@ TENON_INLINE void store_bits(void* to, V v) {
   __builtin_memcpy(to, &v, sizeof v);
 }
 
-/// Eight tiles of 16 rows of 64 bytes, for this thread until _tile_release(). Palette, start row and padding;
-/// bytes per row of each of 16 tiles; rows of each.
+#ifdef TENON_TILES_BY_VECTORS
+
+TENON_INLINE void begin_tiles() {}
+TENON_INLINE void end_tiles() {}
+
+void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const Bf16* a, std::int64_t a_stride,
+                  const Pair* b, std::int64_t b_stride, float* c, std::int64_t c_stride, bool accumulate) {
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; j += kTileSide) {
+      __m512 sum = accumulate ? _mm512_loadu_ps(c + i * c_stride + j) : _mm512_setzero_ps();
+      for (std::int64_t r = 0; r < k / 2; ++r) {
+        const __m512i left = _mm512_set1_epi32(static_cast<int>(load_bits<Pair>(a + i * a_stride + 2 * r)));
+        const __m512i right = _mm512_loadu_si512(b + r * b_stride + j);
+        sum = _mm512_dpbf16_ps(sum, (__m512bh)left, (__m512bh)right);
+      }
+      _mm512_storeu_ps(c + i * c_stride + j, sum);
+    }
+}
+
+#else
+
+/// Eight tiles of 16 rows of 64 bytes, for this thread from begin_tiles() to end_tiles(). Palette, start row
+/// and padding; bytes per row of each of 16 tiles; rows of each.
 alignas(64) constexpr std::uint8_t kTileShapes[64] = {
     1,  0, 0,  0, 0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0, 64, 0, 64, 0, 64, 0,
     64, 0, 64, 0, 64, 0,  64, 0,  64, 0,  0,  0,  0, 0, 0, 0, 0,  0, 0,  0, 0,  0,
     0,  0, 0,  0, 16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0,  0, 0,  0};
+
+TENON_INLINE void begin_tiles() {
+  _tile_loadconfig(kTileShapes);
+}
+TENON_INLINE void end_tiles() {
+  _tile_release();
+}
 
 /// Strides count elements: of bfloat16 in A, of pairs in B, of float in C.
 __attribute__((noinline)) void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const Bf16* a,
@@ -77,6 +106,8 @@ __attribute__((noinline)) void tile_product(std::int64_t m, std::int64_t n, std:
       _tile_stored(3, high + kTileSide, c_bytes);
     }
 }
+
+#endif
 
 /// to[c][r] = from[r][c] for 16 x 16 elements of 32 bits.
 TENON_INLINE void transpose_tile(const void* from, std::int64_t from_stride, void* to,
