@@ -109,7 +109,7 @@ int run_export(const std::vector<std::string>& arguments) {
   stored.files().make_directories(folder);
   write_weights(stored.files(), out, weights);
   for (const ExportedFile& file : plan.files)
-    write_text_atomically(stored.files(), folder + "/" + file.name, file.text);
+    stored.files().write_text_atomically(folder + "/" + file.name, file.text);
 
   if (parsed.values.count("json") == 0) {
     std::cout << fmt::format("{}: {} tensors, {} elements, step {} of {}{}, weights hash {}\n", out,

@@ -38,7 +38,7 @@ int run_graph(const std::vector<std::string>& arguments) {
   const report::ModelGraph graph = read_model_graph(runtime.registry(), checked);
   if (parsed.values.count("svg") > 0) {
     const auto path = parsed.values["svg"].as<std::string>();
-    write_text_atomically(*make_posix_files(), path, report::graph_svg(graph));
+    make_posix_files()->write_text_atomically(path, report::graph_svg(graph));
     std::cout << path << "\n";
     if (parsed.values.count("json") == 0 && parsed.values.count("dot") == 0) return 0;
   }

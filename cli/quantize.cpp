@@ -391,8 +391,8 @@ void write_quantized(FileSystem& files, const std::string& folder, const SourceM
   write_npy(files, folder + "/tensor_scale.npy", view_of(&result.report.tensor_scale, {}, DType::kF32));
   write_npy(files, folder + "/dequantized.npy",
             view_of(result.dequantized.data(), {shape.rows, shape.columns}, DType::kF32));
-  write_text_atomically(files, folder + "/histogram.svg", histogram);
-  write_text_atomically(files, folder + "/stats.json", stats_json(result.report));
+  files.write_text_atomically(folder + "/histogram.svg", histogram);
+  files.write_text_atomically(folder + "/stats.json", stats_json(result.report));
 }
 
 void declare_quantize(po::options_description& options) {

@@ -18,7 +18,7 @@ namespace {
 void write(const std::string& folder, const std::string& page) {
   const std::string path = (std::filesystem::path(folder) / "report.html").string();
   const auto files = make_posix_files();
-  write_text_atomically(*files, path, page);
+  files->write_text_atomically(path, page);
   std::cout << path << "\n";
 }
 

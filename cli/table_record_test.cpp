@@ -33,7 +33,7 @@ class TablesOfARun : public ::testing::Test {
  protected:
   TablesOfARun() { files_.make_directories("/run"); }
   void write(const std::string& name, const std::string& text) {
-    write_text_atomically(files_, "/run/" + name, text);
+    files_.write_text_atomically("/run/" + name, text);
   }
   std::string message() {
     try {

@@ -198,7 +198,7 @@ MapPlan plan_map(const StudyFile& study, const Size& size, const ab::RunnerOptio
                             : fmt::format("attempt {} is of another configuration", newest);
         run.folder = (fs::path(parent) / std::to_string(newest + 1)).string();
         fs::create_directories(run.folder);
-        write_text_atomically(*files, run.folder + "/wanted.toml", made_by() + wanted);
+        files->write_text_atomically(run.folder + "/wanted.toml", made_by() + wanted);
         plan.jobs.push_back(job_of(run, at, arm_file, sets, options.program));
       }
       plan.runs.push_back(std::move(run));

@@ -161,7 +161,7 @@ std::string simulate_data(const StudyFile& study, const Size& size, const std::s
   const ab::RunnerResult result = ab::run_planned(experiment, {job_of(study, size, folder, runner)}, options);
   const double took = base::seconds_since(begun);
   const double seconds = seconds_before(clock) + (was_complete ? 0 : took);
-  write_text_atomically(*files, clock, fmt::format("{}\n", seconds));
+  files->write_text_atomically(clock, fmt::format("{}\n", seconds));
 
   if (!result.failed.empty() && !result.interrupted) {
     fail_run(fmt::format(

@@ -29,7 +29,7 @@ void claim(const fs::path& folder, const StudyFile& study, const Size& size) {
                             folder.string(), *other, mine.substr(0, mine.size() - 1)));
   }
   const auto files = make_posix_files();
-  write_text_atomically(*files, (folder / kMark).string(), mine);
+  files->write_text_atomically((folder / kMark).string(), mine);
 }
 
 void write_pages(Outcome& out, const fs::path& folder, const Request& request) {
@@ -39,9 +39,9 @@ void write_pages(Outcome& out, const fs::path& folder, const Request& request) {
   out.json_path = (folder / "table.json").string();
   out.figure_path = (folder / "figure.svg").string();
   const auto files = make_posix_files();
-  write_text_atomically(*files, out.figure_path, figure_svg(out.result));
-  write_text_atomically(*files, out.json_path, table_json(out.result));
-  write_text_atomically(*files, out.markdown_path, table_markdown(out.result));
+  files->write_text_atomically(out.figure_path, figure_svg(out.result));
+  files->write_text_atomically(out.json_path, table_json(out.result));
+  files->write_text_atomically(out.markdown_path, table_markdown(out.result));
   out.exit_status = out.result.complete && !out.runs.interrupted ? 0 : 1;
 }
 

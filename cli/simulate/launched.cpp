@@ -116,8 +116,8 @@ void Owner::look(bool now, bool go_on) {
     if (node.token.empty()) node.token = text_of(files_, token_path(folder_.path(), index));
     if (!node.token.empty()) named += " " + node.token;
   }
-  write_text_atomically(files_, open_path(folder_.path()),
-                        fmt::format("{}{}{}{}", opened_for(all), ++beats_, named, go_on ? "" : kStop));
+  files_.write_text_atomically(open_path(folder_.path()),
+                               fmt::format("{}{}{}{}", opened_for(all), ++beats_, named, go_on ? "" : kStop));
   for (const auto& [index, node] : nodes_) {
     const std::string path = node_manifest_path(folder_.path(), index), text = text_of(files_, path);
     if (text.empty()) continue;
@@ -190,7 +190,7 @@ void OwnerSeen::wait(const SimulationManifest& wanted) {
     }
     // Process 0 first removes old files. A process that shows itself again does not overwrite another's
     // token.
-    if (beats && !files_.exists(token_path_)) write_text_atomically(files_, token_path_, token_);
+    if (beats && !files_.exists(token_path_)) files_.write_text_atomically(token_path_, token_);
     std::this_thread::sleep_for(kPoll);
   }
 }
@@ -205,7 +205,7 @@ bool OwnerSeen::wants_more() {
 }
 
 void tell_end(FileSystem& files, const std::string& folder, Place place, const NodeEnd& end) {
-  write_text_atomically(files, end_path(folder, place.index), node_end_text(end));
+  files.write_text_atomically(end_path(folder, place.index), node_end_text(end));
 }
 
 }  // namespace tenon::simulate

@@ -76,8 +76,8 @@ void ResultFolder::record_share() {
   SimulationManifest share = manifest_;
   std::erase_if(share.finished, [&](const auto& entry) { return before_.finished.count(entry.first) > 0; });
   std::erase_if(share.failed, [&](const auto& entry) { return !node_->makes(entry.first); });
-  write_text_atomically(files_, node_manifest_path(folder_, node_->index), simulation_manifest_text(share));
-  write_text_atomically(files_, node_beat_path(folder_, node_->index), std::to_string(++beats_));
+  files_.write_text_atomically(node_manifest_path(folder_, node_->index), simulation_manifest_text(share));
+  files_.write_text_atomically(node_beat_path(folder_, node_->index), std::to_string(++beats_));
 }
 
 void ResultFolder::check_same(const SimulationManifest& there) const {
@@ -123,7 +123,7 @@ void ResultFolder::save(bool now) {
   if (node_) {
     record_share();
   } else {
-    write_text_atomically(files_, simulation_manifest_path(folder_), simulation_manifest_text(manifest_));
+    files_.write_text_atomically(simulation_manifest_path(folder_), simulation_manifest_text(manifest_));
   }
   saved_ = time;
 }

@@ -111,7 +111,7 @@ std::int64_t drop_metrics_after(FileSystem& files, const std::string& path, std:
     kept += words;
     kept += '\n';
   });
-  if (dropped > 0 || torn) write_text_atomically(files, path, kept);
+  if (dropped > 0 || torn) files.write_text_atomically(path, kept);
   return dropped;
 }
 

@@ -103,7 +103,7 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
     json.member("exit_reason", segment.exit_reason);
   });
   json.end_object();
-  write_text_atomically(files, folder + "/manifest.json", json.take());
+  files.write_text_atomically(folder + "/manifest.json", json.take());
 }
 
 // Text of plugins.lock.
@@ -126,7 +126,7 @@ void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector
     line("abi", plugin.abi);
     text += fmt::format("first_step = {}\n", plugin.first_step);
   }
-  write_text_atomically(files, folder + "/plugins.lock", text);
+  files.write_text_atomically(folder + "/plugins.lock", text);
 }
 
 std::vector<LockedPlugin> read_plugin_lock(FileSystem& files, const std::string& folder) {
@@ -257,7 +257,7 @@ void write_summary(FileSystem& files, const RunResult& result) {
   if (!result.distributions.empty()) write_distributions(json, result);
   if (!result.error.empty()) json.member("error", result.error);
   json.end_object();
-  write_text_atomically(files, result.folder + "/summary.json", json.take());
+  files.write_text_atomically(result.folder + "/summary.json", json.take());
 }
 
 // The readers of a run folder's JSON files (recovery.jsonl reads its own lines). Bytes from

@@ -245,7 +245,7 @@ TEST_F(RunFilesTest, PluginLockIsSortedToml) {
   EXPECT_EQ(back[1].file, "/lib/a \"b\".so");
   EXPECT_EQ(back[1].abi, "epoch 0\nx86_64");
   EXPECT_TRUE(read_plugin_lock(files_, "/nowhere").empty());
-  write_text_atomically(files_, "/run/plugins.lock", "[[plugin]]\nid = 3\n");
+  files_.write_text_atomically("/run/plugins.lock", "[[plugin]]\nid = 3\n");
   EXPECT_THROW(read_plugin_lock(files_, "/run"), Error);
 }
 

@@ -306,8 +306,8 @@ void World::open_folder(const std::string& base, int keep, bool mixed,
   record.open_store(keep, [this](const char* name) { phase.enter(name); });
   if (request.resume) find_checkpoint(mixed, check);
   const std::vector<LockedPlugin> plugins = plugins_of_run();
-  write_text_atomically(*files, record.folder.path + "/config.resolved.toml",
-                        to_toml(checked.resolved.root(), true));
+  files->write_text_atomically(record.folder.path + "/config.resolved.toml",
+                               to_toml(checked.resolved.root(), true));
   write_plugin_lock(*files, record.folder.path, plugins);
   note_left_out(registry, record.notes);
   note_crowding();

@@ -2,6 +2,7 @@
 // as results and never as exceptions into training, and nothing is allocated once the buffer has its size.
 #include <tenon/checkpoint.hpp>
 
+#include "base/testing/allocation_count.hpp"
 #include "store/testing/faulty_files.hpp"
 #include "store/testing/store_fixture.hpp"
 
@@ -11,33 +12,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <thread>
-
-namespace {
-thread_local std::int64_t allocations_of_this_thread = 0;
-}
-
-// The address sanitizer has its own operator new, and two of them in one program do not mix.
-#if !defined(__SANITIZE_ADDRESS__)
-constexpr bool kCountsAllocations = true;
-// Not inlined: GCC would otherwise see malloc on one side only and warn of a mismatch.
-__attribute__((noinline)) void* operator new(std::size_t size) {
-  ++allocations_of_this_thread;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-#else
-constexpr bool kCountsAllocations = false;
-#endif
 
 namespace tenon::async_saver_test {
 namespace {
@@ -236,7 +212,6 @@ TEST_F(Async, ACopierReachesOtherMemory) {
 }
 
 TEST_F(Async, NothingIsAllocatedOnTheTrainingThreadAfterTheFirstSave) {
-  if (!kCountsAllocations) GTEST_SKIP() << "the address sanitizer counts allocations itself";
   AsyncSaver saver(store_, 0, 1, solo_, {});
   TinyModel model(1);
   const std::vector<SaveItem> items = model.items(0, 1);
@@ -245,9 +220,9 @@ TEST_F(Async, NothingIsAllocatedOnTheTrainingThreadAfterTheFirstSave) {
   request.meta = meta;
   for (std::int64_t step = 1; step <= 4; ++step) {
     request.step = step;
-    const std::int64_t before = allocations_of_this_thread;
+    const std::int64_t before = testing::allocation_count();
     ASSERT_TRUE(saver.save(request));
-    const std::int64_t used = allocations_of_this_thread - before;
+    const std::int64_t used = testing::allocation_count() - before;
     if (step == 1) {
       EXPECT_GT(used, 0) << "the counter works";
     } else {

@@ -40,14 +40,14 @@ std::string read_text(FileSystem& files, const std::string& path, std::int64_t l
   return text;
 }
 
-void write_text_atomically(FileSystem& files, const std::string& path, std::string_view text) {
+void FileSystem::write_text_atomically(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
-  const std::unique_ptr<WritableFile> file = files.create(temporary);
+  const std::unique_ptr<WritableFile> file = create(temporary);
   file->append(std::as_bytes(std::span(text)));
   file->sync();
   file->close();
-  files.rename(temporary, path);
-  files.sync_directory(parent_path(path));
+  rename(temporary, path);
+  sync_directory(parent_path(path));
 }
 
 namespace {
@@ -84,12 +84,16 @@ void remove_tree(FileSystem& files, const std::string& path) {
   }
 }
 
-std::string parent_path(const std::string& path) {
+static std::string_view parent_view(std::string_view path) {
   const std::size_t end = path.find_last_not_of('/');
   const std::size_t slash = path.find_last_of('/', end);
-  if (slash == std::string::npos) return ".";
+  if (slash == std::string_view::npos) return ".";
   const std::size_t last = path.find_last_not_of('/', slash);
-  return last == std::string::npos ? "/" : path.substr(0, last + 1);
+  return last == std::string_view::npos ? "/" : path.substr(0, last + 1);
+}
+
+std::string parent_path(const std::string& path) {
+  return std::string(parent_view(path));
 }
 
 TENON_ABI_END
@@ -132,30 +136,38 @@ int open_descriptor(const std::string& what, const std::string& path, int flags)
   return descriptor;
 }
 
+/// Bytes that were written of `bytes`.
+std::size_t write_some(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
+  const ssize_t written = retry([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
+  if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path, errno);
+  return static_cast<std::size_t>(written);
+}
+
+void sync_descriptor(int descriptor, const std::string& path) {
+  if (retry([&] { return ::fdatasync(descriptor); }) != 0) fail_file("sync", path, errno);
+}
+
+/// After EINTR Linux has released the descriptor; closing again could hit another file.
+void close_descriptor(base::FileDescriptor& file, const std::string& path) {
+  const int descriptor = file.release();
+  if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail_file("close", path, errno);
+}
+
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
 
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const std::size_t piece = std::min(bytes.size(), kPiece);
-      const ssize_t written = retry([&] { return ::write(file_.get(), bytes.data(), piece); });
-      if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path_, errno);
+      const std::size_t written = write_some(file_.get(), bytes.first(std::min(bytes.size(), kPiece)), path_);
       bytes = bytes.subspan(written);
       waiting_ += written;
       if (waiting_ >= kPiece) start_writing();
     }
   }
 
-  void sync() override {
-    if (retry([&] { return ::fdatasync(file_.get()); }) != 0) fail_file("sync", path_, errno);
-  }
-
-  void close() override {
-    const int descriptor = file_.release();
-    // After EINTR Linux has released the descriptor; closing again could hit another file.
-    if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail_file("close", path_, errno);
-  }
+  void sync() override { sync_descriptor(file_.get(), path_); }
+  void close() override { close_descriptor(file_, path_); }
 
  private:
   // Large enough for the largest units of the page cache: in pieces of 1 MiB the same bytes took twice as
@@ -241,6 +253,18 @@ class PosixFiles final : public FileSystem {
   void sync_directory(const std::string& path) override {
     const base::FileDescriptor folder(open_descriptor("open folder", path, O_RDONLY | O_DIRECTORY));
     if (retry([&] { return ::fsync(folder.get()); }) != 0) fail_file("sync folder", path, errno);
+  }
+
+  void write_text_atomically(const std::string& path, std::string_view text) override {
+    thread_local std::string temporary, folder;  // their memory serves the next text
+    temporary.assign(path).append(".tmp");
+    base::FileDescriptor file(open_descriptor("create", temporary, O_WRONLY | O_CREAT | O_TRUNC));
+    for (auto bytes = std::as_bytes(std::span(text)); !bytes.empty();)
+      bytes = bytes.subspan(write_some(file.get(), bytes, temporary));
+    sync_descriptor(file.get(), temporary);
+    close_descriptor(file, temporary);
+    rename(temporary, path);
+    sync_directory(folder.assign(parent_view(path)));
   }
 
   void make_directories(const std::string& path) override {

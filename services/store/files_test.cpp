@@ -3,6 +3,7 @@
 #include <tenon/files.hpp>
 
 #include "base/digests.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "store/crc32c.hpp"
 #include "store/testing/faulty_files.hpp"
 #include "store/testing/memory_files.hpp"
@@ -86,7 +87,7 @@ TEST_P(AnyFiles, WritesReadsAndReplaces) {
   file->read(1, std::as_writable_bytes(std::span(part)));
   EXPECT_EQ(part, "hor");
   EXPECT_NE(code_of([&] { file->read(3, std::as_writable_bytes(std::span(part))); }), 0);
-  write_text_atomically(*files_, path, "new");
+  files_->write_text_atomically(path, "new");
   EXPECT_EQ(read_text(*files_, path, 100), "new");
   EXPECT_EQ(names(*files_, root_), (std::vector<std::string>{"a"}));
 }
@@ -196,14 +197,27 @@ TEST(FaultyFiles, FailsWhereTold) {
   EXPECT_EQ(memory.content("/f"), "0123456");
 }
 
+TEST(Files, AtomicTextAllocatesNothingOnceItsPathIsKnown) {
+  const std::string path = ::testing::TempDir() + "tenon_atomic_text_whose_name_is_not_short";
+  const auto files = make_posix_files();
+  const std::string text(100'000, 'x');
+  files->write_text_atomically(path, "old");
+  const std::int64_t before = testing::allocation_count();
+  files->write_text_atomically(path, text);
+  EXPECT_EQ(testing::allocation_count(), before);
+  EXPECT_EQ(read_text(*files, path, 1 << 20), text);
+  EXPECT_FALSE(files->exists(path + ".tmp"));
+  files->remove(path);
+}
+
 TEST(Files, AtomicTextSurvivesACrashAtEveryOperation) {
   for (std::int64_t k = 0; k < 6; ++k) {
     for (const Survival survival : {Survival::kSyncedOnly, Survival::kEverything, Survival::kRandom}) {
       MemoryFiles memory;
-      write_text_atomically(memory, "/f", "old");
+      memory.write_text_atomically("/f", "old");
       FaultyFiles files(memory);
       files.arm({.fail_at = k, .torn = true, .dead_after = true});
-      EXPECT_EQ(code_of([&] { write_text_atomically(files, "/f", "new text"); }), EIO) << k;
+      EXPECT_EQ(code_of([&] { files.write_text_atomically("/f", "new text"); }), EIO) << k;
       memory.crash(survival, static_cast<std::uint64_t>(k));
       const std::string text = memory.content("/f");
       EXPECT_TRUE(text == "old" || text == "new text") << "operation " << k << " left '" << text << "'";

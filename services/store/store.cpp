@@ -299,7 +299,7 @@ SaveResult CheckpointStore::commit(std::int64_t step, std::span<const std::strin
       }
     }
     std::uint32_t crc = 0;
-    write_text_atomically(files_, path + "/" + kManifestName, manifest_text(manifest, &crc));
+    files_.write_text_atomically(path + "/" + kManifestName, manifest_text(manifest, &crc));
 
     phase("verify");
     Generation(files_, path).verify();

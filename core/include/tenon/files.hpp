@@ -80,6 +80,9 @@ class FileSystem {
   virtual void symlink(const std::string& target, const std::string& link) = 0;
   /// Bytes that an unprivileged process may still write below `path`.
   virtual std::int64_t free_bytes(const std::string& path) = 0;
+  /// Writes `path`.tmp, syncs it, renames it to `path` and syncs the folder: after a crash the old or the new
+  /// text. make_posix_files() allocates nothing for it, so a steady slot may.
+  virtual void write_text_atomically(const std::string& path, std::string_view text);
 };
 
 /// The operating system's files.
@@ -87,9 +90,6 @@ std::unique_ptr<FileSystem> make_posix_files();
 
 /// The whole file as text; throws FileError when it is larger than `limit` bytes.
 std::string read_text(FileSystem& files, const std::string& path, std::int64_t limit);
-/// Writes `path`.tmp, syncs it, renames it to `path` and syncs the folder: after a crash the old or the new
-/// text.
-void write_text_atomically(FileSystem& files, const std::string& path, std::string_view text);
 /// Removes a file or a folder with everything in it; absent is fine. Symbolic links are not followed.
 void remove_tree(FileSystem& files, const std::string& path);
 /// "a/b" of "a/b/c"; "." for a bare name, "/" for a name in the root.

@@ -42,7 +42,7 @@ void check_name(const std::string& set) {
 void record(FileSystem& files, const std::string& path, const std::string& text) {
   const std::string own = fmt::format("{}.{}", path, ::gettid());  // ranks may be threads
   files.make_directories(parent_path(path));
-  write_text_atomically(files, own, text);
+  files.write_text_atomically(own, text);
   const int status = ::link(own.c_str(), path.c_str());
   const int code = status == 0 ? 0 : errno;
   files.remove(own);

@@ -50,10 +50,8 @@ class Simulated final : public IndexedDataset {
       batch_option("16"),
       order_option(),
   };
-  static constexpr ComponentInfo kInfo{.id = "simulated",
-                                       .summary = "samples that `tenon simulate` made",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "simulated", .summary = "samples that `tenon simulate` made", .options = kOptions};
 
   Simulated(const Options& options, Host& host);
 

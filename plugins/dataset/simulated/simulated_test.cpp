@@ -46,7 +46,7 @@ class SimulatedTest : public testing::FolderTest {
       write_npy(*files_, folder + "/u.npy", {u.data(), Shape{1}, DType::kF64});
       manifest.finished[i] = std::string(32, static_cast<char>('0' + i % 10));
     }
-    write_text_atomically(*files_, simulation_manifest_path(path()), simulation_manifest_text(manifest));
+    files_->write_text_atomically(simulation_manifest_path(path()), simulation_manifest_text(manifest));
   }
   std::string path() const { return folder_; }
   Made open(const std::string& more = "") {
@@ -180,7 +180,7 @@ TEST_F(SimulatedTest, SaysWhatIsWrong) {
   std::array<double, 3> three{};
   write_npy(*files_, simulation_sample_folder(path(), 2) + "/u.npy", {three.data(), Shape{3}, DType::kF64});
   EXPECT_THAT(error_of([&] { open(); }), HasSubstr("000002/u.npy': expected f64 [1], found f64 [3]"));
-  write_text_atomically(*files_, simulation_manifest_path(path()), "{\"format\": 1}\n");
+  files_->write_text_atomically(simulation_manifest_path(path()), "{\"format\": 1}\n");
   EXPECT_THAT(error_of([&] { open(); }), HasSubstr("manifest.json: manifest lacks 'version'"));
 }
 

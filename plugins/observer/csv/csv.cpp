@@ -104,7 +104,7 @@ void Csv::on_start(const RunInfo& info) {
     if (!whole) host_.log(LogLevel::kWarning, path + ": the last row was torn and is dropped");
   }
   if (kept.empty()) kept = kHeader;
-  write_text_atomically(*files_, path, kept);
+  files_->write_text_atomically(path, kept);
   file_ = files_->append_to(path);
 }
 

@@ -178,7 +178,7 @@ void Numerics::on_start(const RunInfo& info) {
     bool whole = true;
     const std::string kept = keep_lines(read_text(*files_, path, kLargestFile), info.first_slot, whole);
     if (!whole) host_.log(LogLevel::kWarning, path + ": a torn line and what follows it are dropped");
-    write_text_atomically(*files_, path, kept);
+    files_->write_text_atomically(path, kept);
   }
   file_ = files_->append_to(path);
 }

@@ -203,8 +203,8 @@ void Profile::on_slot(const SlotRecord& record) {
 void Profile::on_finish(std::string_view, std::string_view) {
   if (folder_.empty() || account_.slots() == 0) return;
   const std::string text = table(account_, rows_);
-  write_text_atomically(*files_, folder_ + "/profile.json", json(account_));
-  write_text_atomically(*files_, folder_ + "/profile.txt", text);
+  files_->write_text_atomically(folder_ + "/profile.json", json(account_));
+  files_->write_text_atomically(folder_ + "/profile.txt", text);
   if (print_) std::fprintf(stderr, "\n%s\n", text.c_str());
 }
 

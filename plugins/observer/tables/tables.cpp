@@ -203,7 +203,7 @@ void Tables::write() {
     record_.tables.push_back(table.record);
     record_.tables.back().facts = table.counts.facts(hottest_);
   }
-  write_text_atomically(*files_, path_, json(record_));
+  files_->write_text_atomically(path_, json(record_));
 }
 
 }  // namespace tenon::tables
