@@ -427,7 +427,11 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
         // Before this rank ends: its actors may wait for other ranks, which have to hear of it.
         cut_off_ = true;
         report_failure(rank);
-        if (outlives()) self.survivor().hold();
+        if (outlives()) {
+          self.survivor().hold();
+        } else if (links.control->failed()) {
+          self.log_failure(links.control->failure());
+        }
         throw;
       }
     }
