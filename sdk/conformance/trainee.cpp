@@ -24,15 +24,19 @@ Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape, Device* devi
   for (int dim = 0; dim < shape.rank(); ++dim) info_.offset[dim] = 0;
   info_.arena = 0;
   const std::int64_t elements = shape.elements();
-  for (std::size_t i = 0; i < 2 + rule_->slots().size(); ++i) {
-    TensorView whole{nullptr, {elements + 2 * kGuard}, dtype, device_.space()};
+  const Shape own = rule_->elementwise() ? Shape{elements} : shape;
+  std::vector<Shape> shapes{own, own};
+  for (const StateSlot& slot : rule_->slots()) shapes.push_back(state_shape(slot, own));
+  for (const Shape& each : shapes) {
+    const std::int64_t count = each.elements();
+    TensorView whole{nullptr, {count + 2 * kGuard}, dtype, device_.space()};
     whole.data = device_.allocate(whole.bytes());
-    std::vector<double> values(elements + 2 * kGuard, kUntouched);
-    std::fill_n(values.begin() + kGuard, elements, 0.0);
+    std::vector<double> values(count + 2 * kGuard, kUntouched);
+    std::fill_n(values.begin() + kGuard, count, 0.0);
     testing::write(device_, whole, values);
     memory_.push_back(whole);
-    TensorView inner = slice(whole, kGuard, kGuard + elements);
-    inner.shape = rule_->elementwise() ? Shape{elements} : shape;
+    TensorView inner = slice(whole, kGuard, kGuard + count);
+    inner.shape = each;
     tensors_.push_back(inner);
   }
   states_.resize(rule_->slots().size());

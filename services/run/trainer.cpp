@@ -91,8 +91,10 @@ std::int64_t parameter_bytes(const ParameterInfo& info, const Part<Optimizer>& o
     return saturating_product(table_bytes(spec, optimizer), is_sharded(spec, kReplicaAxis) ? 1 : replicas);
   }
   const bool trained = spec.role == Role::kParameter && spec.trainable;
-  const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer->slots().size()) : 1;
-  return saturating_product(dtype_bytes(spec.dtype, info.local.elements()), copies * replicas);
+  std::int64_t elements = info.local.elements() * (trained ? 2 : 1);
+  for (const StateSlot& slot : optimizer->slots())
+    if (trained) elements = saturating_sum(elements, state_shape(slot, info.local).elements());
+  return saturating_product(dtype_bytes(spec.dtype, elements), replicas);
 }
 
 /// Bytes of weights, gradients and optimizer state of `replicas` replicas in one process.

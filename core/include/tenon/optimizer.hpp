@@ -10,11 +10,22 @@ class Communicator;
 class Device;
 class StateVisitor;
 
-/// A named state tensor of the same shape as the weights, owned by the core, zero at first. Checkpoints,
-/// syncs and recovery see it as a ParameterSet of that name ("optimizer.<name>").
+/// A named state tensor of each parameter, owned by the core, zero at first. Checkpoints, syncs and recovery
+/// see it as a ParameterSet of that name ("optimizer.<name>").
 struct StateSlot {
+  static constexpr std::uint32_t kWeight = 0xFFFFFFFF;   ///< as the weights
+  static constexpr std::uint32_t kRow = 1, kColumn = 2;  ///< a value per index of dimension 0, of dimension 1
+  static constexpr std::uint32_t kTensor = 0;            ///< one value
+
   const char* name;
+  /// Dimensions of the parameter that the state has, bit d for dimension d; the others have the extent 1.
+  /// Where a rank holds a part of such another dimension, the state is that of the whole: the rule sums over
+  /// the mesh. A value per block of rows (a head) is kept in each of its rows. An elementwise rule has
+  /// kWeight.
+  std::uint32_t dimensions = kWeight;
 };
+/// Shape of the state beside weights of shape `weights`.
+Shape state_shape(const StateSlot& slot, const Shape& weights);
 
 /// Values of one update. `count` is the optimizer's own: applied updates so far plus one.
 struct UpdateContext {
@@ -28,7 +39,7 @@ struct UpdateContext {
 struct ParameterSlice {
   TensorView weights;  ///< flat for elementwise rules, else the parameter's own shape
   TensorView gradients;
-  std::span<const TensorView> state;  ///< one per slot
+  std::span<const TensorView> state;  ///< one per slot, shaped as the weights here or as the slot says
   bool decay = true;
   int parameter = -1;  ///< -1 when the slice spans several
 };

@@ -103,6 +103,13 @@ OptimizerBase::OptimizerBase(const Options& options) : lr_(options.real("lr")) {
 double OptimizerBase::base_lr() const {
   return lr_;
 }
+Shape state_shape(const StateSlot& slot, const Shape& weights) {
+  Shape shape = weights;
+  for (int d = 0; d < shape.rank(); ++d)
+    if ((slot.dimensions >> d & 1) == 0) shape[d] = 1;
+  return shape;
+}
+
 std::span<const StateSlot> OptimizerBase::slots() const {
   return {};
 }

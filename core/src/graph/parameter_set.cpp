@@ -54,6 +54,12 @@ ArenaUse arena_use(const ParameterSpec& spec) {
   return spec.trainable ? ArenaUse::kTrained : ArenaUse::kFrozen;
 }
 
+/// The first element from `end` on at which a parameter may begin.
+static std::int64_t aligned(std::int64_t end, DType dtype) {
+  const std::int64_t step = std::max<std::int64_t>(1, 64 * 8 / dtype_bits(dtype));
+  return (end + step - 1) / step * step;
+}
+
 std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const MeshPlace& place) {
   std::vector<std::size_t> order(declared.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -85,13 +91,29 @@ std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const 
     if (info.spec.role != Role::kRowTable) {
       info.arena = arenas.at(Key{arena_use(info.spec), info.spec.dtype});
       std::int64_t& end = used[info.arena];
-      const std::int64_t step = std::max<std::int64_t>(1, 64 * 8 / dtype_bits(info.spec.dtype));
-      info.begin = (end + step - 1) / step * step;
+      info.begin = aligned(end, info.spec.dtype);
       end = info.begin + info.local.elements();
     }
     result.push_back(std::move(info));
   }
   return result;
+}
+
+std::vector<ParameterInfo> reduced(std::vector<ParameterInfo> parameters, const StateSlot& slot) {
+  std::map<int, std::int64_t> used;
+  for (ParameterInfo& info : parameters) {
+    if (info.arena < 0) continue;
+    info.local = state_shape(slot, info.local);
+    info.spec.shape = state_shape(slot, info.spec.shape);
+    std::erase_if(info.spec.sharding,
+                  [&](const DimSharding& sharding) { return (slot.dimensions >> sharding.dim & 1) == 0; });
+    for (int d = 0; d < info.offset.rank(); ++d)
+      if ((slot.dimensions >> d & 1) == 0) info.offset[d] = 0;
+    std::int64_t& end = used[info.arena];
+    info.begin = aligned(end, info.spec.dtype);
+    end = info.begin + info.local.elements();
+  }
+  return parameters;
 }
 
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena) {

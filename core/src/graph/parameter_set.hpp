@@ -1,6 +1,7 @@
 // Parameters in memory: backward-finish order, arenas, and the shard of a rank of the mesh.
 #pragma once
 
+#include <tenon/optimizer.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/tensor.hpp>
 
@@ -23,6 +24,10 @@ ArenaUse arena_use(const ParameterSpec& spec);
 /// Assigns arenas and offsets. Arenas are keyed by (use, dtype), each parameter starts on 64
 /// bytes, and within an arena parameters follow the order of backward-finish.
 std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const MeshPlace& place);
+
+/// The parameters of a set that has `dimensions` of them alone (StateSlot): the same indices and arenas, with
+/// places of its own.
+std::vector<ParameterInfo> reduced(std::vector<ParameterInfo> parameters, const StateSlot& slot);
 
 /// Elements of an arena, padding included.
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena);

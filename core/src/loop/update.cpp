@@ -31,8 +31,14 @@ Updater::Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& d
   const auto parameters = live.parameters();
   const std::vector<ParameterInfo> infos(parameters.begin(), parameters.end());
   for (const StateSlot& slot : optimizer->slots()) {
-    state_.push_back(
-        make_parameter_set(std::string("optimizer.") + slot.name, infos, device, SetContents::kGradients));
+    if (slot.dimensions != StateSlot::kWeight && optimizer->elementwise()) {
+      fail_plugin(
+          fmt::format("{} is elementwise, and its state '{}' has not the shape of the weights; return false "
+                      "from elementwise(): each tensor then comes in its own shape",
+                      optimizer.id(), slot.name));
+    }
+    state_.push_back(make_parameter_set(std::string("optimizer.") + slot.name, graph::reduced(infos, slot),
+                                        device, SetContents::kGradients));
   }
   state_of_.resize(infos.size());
   for (const ParameterInfo& info : infos) {
@@ -82,7 +88,8 @@ void Updater::cut() {
   }
   for (Slice& slice : slices_) {
     if (slice.parameter < 0 || merge) slice.shape = Shape{slice.elements};
-    for (const auto& set : state_) slice.state.push_back(view(set->arena(slice.arena), slice));
+    for (const auto& set : state_)
+      slice.state.push_back(merge ? view(set->arena(slice.arena), slice) : set->tensor(slice.parameter));
   }
 }
 

@@ -35,6 +35,7 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
           .doc_text("decoupled weight decay per unit of learning rate"),
       option::integer("iterations", "5").between(1, 100).doc_text("Newton-Schulz iterations"),
       option::reals("coefficients", "[3.4445, -4.7750, 2.0315]")
+          .length(3)
           .doc_text("a, b, c of X <- a X + (b A + c A^2) X"),
       option::real("eps", "1e-7").at_least(1e-300).doc_text("smallest norm by which a direction is divided"),
       option::text("adjust", "\"original\"")
@@ -50,8 +51,7 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
   static constexpr ComponentInfo kInfo{
       .id = "muon",
       .summary = "orthogonalised updates of hidden matrices, another optimizer for the rest",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit Muon(const Options& options);
   /// Returns the slots of the inner rule, or one if it has none; the first holds the momentum of the
@@ -101,13 +101,12 @@ Muon::Muon(const Options& options)
       inner_rows_(static_cast<RowOptimizer*>(inner_->query(RowOptimizer::kId))),
       inner_state_(inner_->slots().size()) {
   for (const std::string_view pattern : options.texts("inner_match")) inner_match_.emplace_back(pattern);
-  const std::span<const double> coefficients = options.reals("coefficients");
-  if (coefficients.size() != 3) {
+  if (!inner_->slots().empty() && inner_->slots()[0].dimensions != StateSlot::kWeight) {
     fail_config(
-        "optimizer muon: option 'coefficients' must hold three numbers such as [3.4445, -4.7750, 2.0315], "
-        "found " +
-        std::to_string(coefficients.size()));
+        "optimizer muon keeps the momentum of matrices in the first state of its inner optimizer, which here "
+        "has not the shape of the weights; choose another one, such as adamw");
   }
+  const std::span<const double> coefficients = options.reals("coefficients");
   newton_schulz_ = {options.integer("iterations"), coefficients[0], coefficients[1], coefficients[2]};
 }
 

@@ -25,10 +25,11 @@ class OptimizerHarness {
   OptimizerHarness(Device& device, Optimizer& optimizer, std::span<const double> start, ParameterInfo info,
                    Communicator* mesh, bool first_holder)
       : device_(device), optimizer_(optimizer), info_(std::move(info)), first_holder_(first_holder ? 1 : 0) {
-    const std::size_t tensors = 2 + optimizer.slots().size();
     const Shape shape = optimizer.elementwise() ? Shape{info_.local.elements()} : info_.local;
-    for (std::size_t i = 0; i < tensors; ++i) {
-      TensorView view{nullptr, shape, info_.spec.dtype, device.space()};
+    std::vector<Shape> shapes{shape, shape};
+    for (const StateSlot& slot : optimizer.slots()) shapes.push_back(state_shape(slot, shape));
+    for (const Shape& each : shapes) {
+      TensorView view{nullptr, each, info_.spec.dtype, device.space()};
       view.data = device.allocate(view.bytes());
       tensors_.push_back(view);
     }
