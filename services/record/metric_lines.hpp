@@ -45,6 +45,7 @@ class MetricLines final : public MetricSink, public Service {
   /// The calling thread's time is accounted for from here on.
   void start_times();
 
+  void record(std::string_view name, double value) override { distributions_.record(name, value); }
   void add(std::int64_t step, Split split, std::string_view name, double value) override;
   /// The lines of training, where some are due. Collective among shared replicas.
   void after_slot(std::int64_t slot, const SlotResult& result) override;

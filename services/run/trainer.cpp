@@ -267,7 +267,6 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.gate = &with_.gate;
   spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
   spec.watch = with_.watch;
-  spec.distributions = &with_.distributions;
   require_memory(parameters, parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, parameters);
   lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});

@@ -29,10 +29,7 @@ inline Times times;
 class Timed final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
-  static constexpr ComponentInfo kInfo{.id = "timed",
-                                       .summary = "records times",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{.id = "timed", .summary = "records times", .options = kOptions};
   explicit Timed(const Options& options) : SyncDecorator(options.component<Sync>("inner")) {}
   void on_gradients_ready(const Bucket& bucket) override {
     {
@@ -52,9 +49,7 @@ class Timed final : public SyncDecorator {
 /// Trains alone while an actor all-reduces a number of its own; records a number in each slot.
 class Shadow final : public SyncBase {
  public:
-  static constexpr ComponentInfo kInfo{.id = "shadow",
-                                       .summary = "a transfer in the background",
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{.id = "shadow", .summary = "a transfer in the background"};
   explicit Shadow(const Options&) {}
   void start(Replica& replica) override {
     SyncBase::start(replica);
@@ -69,7 +64,7 @@ class Shadow final : public SyncBase {
   }
   GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
   void after_step(const Slot& slot, const StepOutcome&) override {
-    replica().record("slot_number", static_cast<double>(slot.t));
+    record_metric(replica().host(), "slot_number", static_cast<double>(slot.t));
   }
 
  private:

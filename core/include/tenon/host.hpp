@@ -11,6 +11,24 @@
 
 TENON_ABI_BEGIN
 
+enum class Split : std::uint8_t;  // <tenon/dataset.hpp>
+
+/// Service of the host, for numbers of a component's own: host.query(MetricSink::kId). Null outside runs
+/// (`tenon check` builds a run, `tenon evaluate` does not).
+class MetricSink {
+ public:
+  static constexpr const char* kId = "tenon.metrics/1";
+  virtual ~MetricSink();
+  /// One of many values of `name`, from any component, thread and rank: e.g. the slots between two rounds.
+  /// The core keeps count, mean, extremes and a histogram in powers of two over all ranks in summary.json
+  /// ("distributions"), and writes rank 0's mean since the last line of metrics.jsonl into the next one.
+  /// Sends nothing; allocates for a name's first value only.
+  virtual void record(std::string_view name, double value) = 0;
+  /// A line of metrics.jsonl that observers see too. Observers only, inside on_slot; ranks other than 0 write
+  /// nothing.
+  virtual void add(std::int64_t step, Split split, std::string_view name, double value) = 0;
+};
+
 enum class LogLevel : std::uint8_t { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 
 /// A background loop of a plugin: guarded, stoppable, with its own virtual time under the simulated clock.
@@ -43,8 +61,12 @@ class Host {
   virtual std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) = 0;
   /// Deadline of a single wait in seconds ([run] deadline).
   virtual double deadline() const = 0;
-  /// Optional services by id, e.g. "tenon.random/1"; null when absent.
+  /// Optional services by id, e.g. MetricSink::kId; null when absent.
   virtual void* query(std::string_view interface_id) = 0;
 };
+
+/// MetricSink::record where there is a sink; does nothing elsewhere. Code that records in every call keeps
+/// the sink instead.
+void record_metric(Host& host, std::string_view name, double value);
 
 TENON_ABI_END

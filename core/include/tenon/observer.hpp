@@ -77,16 +77,6 @@ class SpanSink {
   virtual void add(const Span& span) = 0;
 };
 
-/// Service of the host, for observers that measure: host.query(MetricSink::kId). A line of metrics.jsonl that
-/// other observers see too. Only inside on_slot; ranks other than 0 write nothing. Never null for an
-/// observer.
-class MetricSink {
- public:
-  static constexpr const char* kId = "tenon.metrics/1";
-  virtual ~MetricSink();
-  virtual void add(std::int64_t step, Split split, std::string_view name, double value) = 0;
-};
-
 class Observer {
  public:
   using Interface = Observer;

@@ -99,11 +99,6 @@ class Replica {
   virtual void pause() = 0;
   virtual void resume() = 0;
   virtual std::int64_t slot() const = 0;  ///< now running; readable from actors
-  /// Records a number of the strategy, e.g. the slots between two synchronisation rounds of one replica. The
-  /// core keeps count, mean, extremes and a histogram in powers of two of each name, over all ranks, in
-  /// summary.json ("distributions"), and rank 0's mean since the last line in metrics.jsonl. Any thread;
-  /// never sends a byte.
-  virtual void record(std::string_view name, double value) = 0;
 };
 
 class Sync {

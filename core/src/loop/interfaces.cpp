@@ -1,5 +1,6 @@
 // Out-of-line destructors and base answers of the contracts around the loop.
 #include <tenon/error.hpp>
+#include <tenon/host.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sync.hpp>
@@ -36,6 +37,11 @@ RowCodec::~RowCodec() = default;
 Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
 MetricSink::~MetricSink() = default;
+
+void record_metric(Host& host, std::string_view name, double value) {
+  if (auto* const sink = static_cast<MetricSink*>(host.query(MetricSink::kId))) sink->record(name, value);
+}
+
 TensorObserver::~TensorObserver() = default;
 RowObserver::~RowObserver() = default;
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "config/run_schema.hpp"
-#include "loop/distributions.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
 #include "loop/traced_communicator.hpp"
@@ -47,7 +46,6 @@ struct ReplicaSpec {
   PauseGate* gate = nullptr;
   Transport* transport = nullptr;  ///< null when there is one replica
   CommunicatorWatch watch;
-  Distributions* distributions = nullptr;
 };
 
 class RankReplica final : public Replica {
@@ -77,7 +75,6 @@ class RankReplica final : public Replica {
   void pause() override { spec_.gate->pause(); }
   void resume() override { spec_.gate->resume(); }
   std::int64_t slot() const override { return spec_.host->slot(); }
-  void record(std::string_view name, double value) override { spec_.distributions->record(name, value); }
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   void set_gradient_count(double count) { gradient_count_ = count; }

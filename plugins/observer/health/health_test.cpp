@@ -32,6 +32,7 @@ class SinkHost final : public Host, public MetricSink {
   void* query(std::string_view id) override {
     return id == MetricSink::kId ? static_cast<MetricSink*>(this) : nullptr;
   }
+  void record(std::string_view, double) override {}
   void add(std::int64_t step, Split, std::string_view name, double value) override {
     if (keep) lines[std::string(name)] = {step, value};
     ++added;

@@ -187,7 +187,6 @@ class FakeReplica final : public Replica {
   void pause() override {}
   void resume() override {}
   std::int64_t slot() const override { return 0; }
-  void record(std::string_view, double) override { unexpected("record"); }
   std::vector<float> values;  // of all buckets
 
  private:

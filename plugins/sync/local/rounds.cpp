@@ -2,6 +2,7 @@
 #include "rounds.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/sync_extra.hpp>
@@ -51,8 +52,8 @@ void Drift::measure() {
     spread = std::max(spread, reduce.absolute_max(a));
   }
   // Zero weights have no scale for comparison.
-  if (length > 0) replica_.record("replica_drift", std::sqrt(distance / length));
-  replica_.record("replica_spread", spread);
+  if (length > 0) record_metric(replica_.host(), "replica_drift", std::sqrt(distance / length));
+  record_metric(replica_.host(), "replica_spread", spread);
 }
 
 void Rounds::start(Replica& replica) {

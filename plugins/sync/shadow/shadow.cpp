@@ -2,6 +2,7 @@
 #include "shadow.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sync_extra.hpp>
 
@@ -113,7 +114,7 @@ void Shadow::synced() {
   const std::int64_t gap = updates - synced_at_;
   synced_at_ = updates;
   ++syncs_;
-  replica().record("sync_gap", static_cast<double>(gap));
+  record_metric(replica().host(), "sync_gap", static_cast<double>(gap));
 }
 
 void Shadow::quiesce() {
