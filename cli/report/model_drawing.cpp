@@ -1,6 +1,7 @@
 // Drawing of a graph in layers (Sugiyama, Tagawa and Toda 1981): longest paths give layers, edges over
-// several layers get a bend in each, medians of neighbours give the order and the places. First the repeated
-// blocks are folded; then layers, order and places; then columns and shapes.
+// several layers get a bend in each, medians of neighbours give the order and the places. A longest path is a
+// straight line, the spine, and so is an edge past it. First the repeated blocks are folded; then layers,
+// order and places; then columns and shapes.
 #include "report/model_drawing.hpp"
 
 #include "ab/svg.hpp"
@@ -212,6 +213,7 @@ class Folder {
 struct Item {
   int box = -1;
   double width = kBendWidth, x = 0;       ///< x of the centre, in its column
+  bool on_spine = false;                  ///< stays at x = 0
   std::vector<std::size_t> above, below;  ///< items of the neighbouring layers
 };
 
@@ -221,6 +223,7 @@ class Layout {
     set_layers();
     add_items();
     for (int sweep = 0; sweep < 12; ++sweep) order(sweep % 2 == 0);
+    find_spine();
     place();
   }
 
@@ -255,7 +258,7 @@ class Layout {
       const Box& box = picture_.boxes[i];
       const std::size_t letters = std::max({box.name.size() + 1, box.detail.size(), box.size.size()});
       const double width = std::max(90.0, 22 + 6.4 * static_cast<double>(letters));
-      of_box.push_back(add_item(box.layer, {static_cast<int>(i), width, 0, {}, {}}));
+      of_box.push_back(add_item(box.layer, {static_cast<int>(i), width, 0, false, {}, {}}));
     }
     // Edges from one box share their bends.
     std::map<std::pair<std::size_t, std::size_t>, std::size_t> bends;
@@ -264,7 +267,10 @@ class Layout {
         std::size_t from = of_box[source];
         for (std::size_t layer = picture_.boxes[source].layer + 1; layer < picture_.boxes[i].layer; ++layer) {
           const auto [bend, fresh] = bends.try_emplace({source, layer}, items_.size());
-          if (fresh) join(from, add_item(layer, {}));
+          if (fresh) {
+            join(from, add_item(layer, {}));
+            lines_[source].push_back(bend->second);
+          }
           from = bend->second;
         }
         join(from, of_box[i]);
@@ -303,37 +309,105 @@ class Layout {
     return sum / static_cast<double>(items.size());
   }
 
-  /// Moves every item towards its neighbours, and apart from those beside it.
+  /// A longest path has a box in every layer: from the last one upwards, the middle one of several. A field
+  /// stands above its first reader, so no path goes on from it.
+  void find_spine() {
+    if (layers_.empty()) return;
+    std::vector<std::size_t> boxes = layers_.back();
+    while (!boxes.empty()) {
+      Item& item = items_[boxes[boxes.size() / 2]];
+      item.on_spine = true;
+      boxes = item.above;
+      std::erase_if(boxes, [&](std::size_t above) {
+        const int box = items_[above].box;
+        return box < 0 || (picture_.boxes[box].layer > 0 && picture_.boxes[box].sources.empty());
+      });
+    }
+  }
+
+  /// Moves every box towards its neighbours, and apart from those beside it; then puts the lines of bends
+  /// outside of them.
   void place() {
-    for (auto& layer : layers_) spread(layer);
-    for (int sweep = 0; sweep < 400; ++sweep) {
-      for (std::size_t step = 0; step < layers_.size(); ++step) {
-        auto& layer = layers_[sweep % 2 == 0 ? step : layers_.size() - 1 - step];
+    std::vector<std::vector<std::size_t>> boxes = layers_;
+    for (auto& layer : boxes) {
+      std::erase_if(layer, [&](std::size_t i) { return items_[i].box < 0; });
+      spread(layer);
+    }
+    for (int sweep = 0; sweep < 100; ++sweep) {
+      for (std::size_t step = 0; step < boxes.size(); ++step) {
+        auto& layer = boxes[sweep % 2 == 0 ? step : boxes.size() - 1 - step];
         for (const std::size_t item : layer) pull(items_[item]);
         spread(layer);
       }
     }
+    place_lines(boxes);
   }
 
   void pull(Item& item) {
-    double sum = 0, weight = 0;
+    if (item.on_spine) return;
+    double sum = 0;
+    int count = 0;
     for (const auto* side : {&item.above, &item.below}) {
       for (const std::size_t other : *side) {
-        // Bends of one edge are to be in one line.
-        const double w = item.box < 0 && items_[other].box < 0 ? 8 : 1;
-        sum += w * items_[other].x;
-        weight += w;
+        if (items_[other].box < 0) continue;
+        sum += items_[other].x;
+        ++count;
       }
     }
-    if (weight > 0) item.x = sum / weight;
+    if (count > 0) item.x = sum / count;
   }
 
-  /// Keeps the order and the distances: the mean of pushing to the right from the left, and the reverse.
+  /// Each line is straight, on the side of the spine where the boxes are that it joins, else on the right; a
+  /// longer one is further out.
+  void place_lines(const std::vector<std::vector<std::size_t>>& boxes) {
+    struct Line {
+      std::vector<std::size_t> bends;
+      std::size_t first = 0;  ///< layer
+    };
+    std::vector<Line> lines;
+    for (const auto& [source, bends] : lines_) lines.push_back({bends, picture_.boxes[source].layer + 1});
+    std::ranges::stable_sort(lines, {}, [](const Line& line) { return line.bends.size(); });
+    std::vector<double> left(layers_.size()), right(layers_.size());
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      for (const std::size_t i : boxes[layer]) {
+        left[layer] = std::min(left[layer], items_[i].x - items_[i].width / 2);
+        right[layer] = std::max(right[layer], items_[i].x + items_[i].width / 2);
+      }
+    }
+    for (const Line& line : lines) {
+      double between = 0;  // the boxes that it joins, to the left or right of the spine
+      for (const std::size_t bend : line.bends) {
+        for (const auto* side : {&items_[bend].above, &items_[bend].below})
+          for (const std::size_t i : *side) between += items_[i].box < 0 ? 0 : items_[i].x;
+      }
+      const bool rightwards = between >= 0;
+      double x = 0;
+      for (std::size_t k = 0; k < line.bends.size(); ++k) {
+        x = !rightwards ? std::min(x, left[line.first + k] - kBoxGap)
+                        : std::max(x, right[line.first + k] + kBoxGap);
+      }
+      for (std::size_t k = 0; k < line.bends.size(); ++k) {
+        items_[line.bends[k]].x = x;
+        (rightwards ? right : left)[line.first + k] = x;
+      }
+    }
+  }
+
+  /// Keeps the order and the distances: away from the spine; without one, the mean of pushing to the right
+  /// from the left, and the reverse.
   void spread(const std::vector<std::size_t>& layer) {
     std::vector<double> right, left(layer.size());
     const auto apart = [&](std::size_t a, std::size_t b) {
       return (items_[layer[a]].width + items_[layer[b]].width) / 2 + kBoxGap;
     };
+    const auto spine = std::ranges::find_if(layer, [&](std::size_t i) { return items_[i].on_spine; });
+    if (spine != layer.end()) {
+      const auto at = static_cast<std::size_t>(spine - layer.begin());
+      const auto x = [&](std::size_t i) -> double& { return items_[layer[i]].x; };
+      for (std::size_t i = at + 1; i < layer.size(); ++i) x(i) = std::max(x(i), x(i - 1) + apart(i - 1, i));
+      for (std::size_t i = at; i-- > 0;) x(i) = std::min(x(i), x(i + 1) - apart(i, i + 1));
+      return;
+    }
     for (std::size_t i = 0; i < layer.size(); ++i) {
       const double x = items_[layer[i]].x;
       right.push_back(i == 0 ? x : std::max(x, right[i - 1] + apart(i - 1, i)));
@@ -356,6 +430,7 @@ class Layout {
   Picture picture_;
   std::vector<Item> items_;
   std::vector<std::vector<std::size_t>> layers_;
+  std::map<std::size_t, std::vector<std::size_t>> lines_;  ///< bends by the box from which their edge comes
   std::size_t per_column_ = kLayersOfColumn;
   double width_ = 0, height_ = 0;
 };
