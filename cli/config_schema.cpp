@@ -254,22 +254,28 @@ class SchemaWriter {
       table.properties[*old] = std::move(former);
       renamed = true;
     }
-    if (is_list(spec) && !in_list) table.properties[std::string("+") + spec.name] = schema;
+    if (is_list(spec) && spec.length == 0 && !in_list)
+      table.properties[std::string("+") + spec.name] = schema;
     table.properties[spec.name] = std::move(schema);
     if (mandatory && in_list && !renamed) table.required.insert(spec.name);
   }
 
   Json option_schema(const tenon_option_v1& spec, bool in_list) {
-    if (is_list(spec)) return {{"type", "array"}, {"items", scalar_schema(spec)}};
+    if (is_list(spec)) {
+      Json list = {{"type", "array"}, {"items", scalar_schema(spec)}};
+      if (spec.length != 0) list["minItems"] = list["maxItems"] = spec.length;
+      return list;
+    }
     if (spec.type == TENON_OPTION_COMPONENT) {
       const std::string kind = spec.component_kind;
       const std::string name =
           fmt::format("{}.{}", in_list ? "inner_of_list" : "inner", config::kind_name(kind));
       return {{"allOf", Json::array({component_table(kind, name, {}, in_list, in_list)})}};
     }
-    if (spec.type != TENON_OPTION_SECTIONS) return scalar_schema(spec);
+    if (spec.type != TENON_OPTION_SECTIONS && spec.type != TENON_OPTION_TABLES) return scalar_schema(spec);
     Table section;
     for (const tenon_option_v1* inner : option_list(spec.section_options)) add(section, *inner, in_list);
+    if (spec.type == TENON_OPTION_TABLES) return {{"type", "array"}, {"items", section.schema()}};
     section.required.clear();  // a section has a value for what the user set, and for no more
     return {{"type", "object"}, {"additionalProperties", section.schema()}};
   }

@@ -35,9 +35,9 @@ enum class Format { kText, kMarkdown, kJson };
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTypeNames[] = {
-    "true or false",   "whole number",  "number",    "text",   "path", "whole numbers",
-    "list of numbers", "list of texts", "component", "tables", "paths"};
+constexpr const char* kTypeNames[] = {"true or false", "whole number",  "number",          "text",
+                                      "path",          "whole numbers", "list of numbers", "list of texts",
+                                      "component",     "tables",        "paths",           "list of tables"};
 
 std::string join(const std::vector<std::string>& words, const char* between) {
   std::string out;
@@ -67,18 +67,25 @@ std::string default_of(const plugin::OptionDescription& option) {
 std::string type_of(const plugin::OptionDescription& option) {
   if (option.type == TENON_OPTION_COMPONENT)
     return fmt::format("component({})", config::kind_name(option.component_kind));
-  return option.type < std::size(kTypeNames) ? kTypeNames[option.type] : "?";
+  const std::string type = option.type < std::size(kTypeNames) ? kTypeNames[option.type] : "?";
+  return option.length == 0 ? type : fmt::format("{} ({})", type, option.length);
+}
+
+bool is_output(const plugin::PortDescription& port) {
+  return (port.flags & TENON_PORT_OUTPUT) != 0;
+}
+
+/// "x, optional": f32 f64 [..., width].
+std::string port_name(const plugin::PortDescription& port) {
+  return port.name + ((port.flags & TENON_PORT_OPTIONAL) != 0 ? ", optional" : "") +
+         ((port.flags & TENON_PORT_REPEATED) != 0 ? ", repeated" : "");
 }
 
 std::string capabilities_of(std::uint64_t bits) {
   constexpr std::pair<std::uint64_t, const char*> kNames[] = {
-      {TENON_CAP_HOST, "host memory"},
-      {TENON_CAP_CUDA, "CUDA memory"},
-      {TENON_CAP_DETERMINISTIC, "deterministic"},
+      {TENON_CAP_HOST, "host memory only"},
       {TENON_CAP_NONDETERMINISTIC, "nondeterministic under a wall clock"},
       {TENON_CAP_HOGWILD, "hogwild"},
-      {TENON_CAP_COLLECTIVE, "collective"},
-      {TENON_CAP_STATEFUL, "stateful"},
       {TENON_CAP_SURVIVES_DEATH, "survives a death"}};
   std::vector<std::string> names;
   for (const auto& [bit, name] : kNames) {
@@ -112,19 +119,30 @@ Json to_json(const std::vector<plugin::OptionDescription>& described) {
     if (!option.choices.empty()) entry["choices"] = option.choices;
     if (!option.unit.empty()) entry["unit"] = option.unit;
     if (!option.section.empty()) entry["section"] = to_json(option.section);
+    if (option.length != 0) entry["length"] = option.length;
     options.push_back(std::move(entry));
   }
   return options;
 }
 
 Json to_json(const plugin::ComponentDescription& component) {
-  return {{"kind", component.kind},
-          {"id", component.id},
-          {"summary", component.summary},
-          {"capabilities", capabilities_of(component.capabilities)},
-          {"aliases", component.aliases},
-          {"requirements", component.requirements},
-          {"options", to_json(component.options)}};
+  Json json = {{"kind", component.kind},
+               {"id", component.id},
+               {"summary", component.summary},
+               {"capabilities", capabilities_of(component.capabilities)},
+               {"aliases", component.aliases},
+               {"requirements", component.requirements},
+               {"options", to_json(component.options)}};
+  for (const plugin::PortDescription& port : component.ports) {
+    json[is_output(port) ? "outputs" : "inputs"].push_back(
+        {{"name", port.name},
+         {"dtypes", port.dtypes},
+         {"shape", port.shape},
+         {"doc", port.doc},
+         {"optional", (port.flags & TENON_PORT_OPTIONAL) != 0},
+         {"repeated", (port.flags & TENON_PORT_REPEATED) != 0}});
+  }
+  return json;
 }
 
 /// An option under the name that a table shows: what sections hold follows as `site."NAME".option`.
@@ -135,7 +153,8 @@ std::vector<NamedOption> named_options(const plugin::ComponentDescription& compo
   for (const plugin::OptionDescription& option : component.options) {
     rows.emplace_back(option.name, &option);
     for (const plugin::OptionDescription& inner : option.section)
-      rows.emplace_back(fmt::format("{}.\"NAME\".{}", option.name, inner.name), &inner);
+      rows.emplace_back(
+          option.name + (option.type == TENON_OPTION_TABLES ? "[]." : ".\"NAME\".") + inner.name, &inner);
   }
   return rows;
 }
@@ -163,6 +182,32 @@ std::string option_table(const plugin::ComponentDescription& component, bool mar
   return out;
 }
 
+/// What a layer takes and makes.
+std::string port_table(const plugin::ComponentDescription& component, bool markdown) {
+  std::string out;
+  if (markdown) {
+    out += "| | | dtype | shape | meaning |\n|---|---|---|---|---|\n";
+    for (const plugin::PortDescription& port : component.ports) {
+      out += fmt::format("| {} | `{}` | {} | `{}` | {} |\n", is_output(port) ? "output" : "input",
+                         port_name(port), port.dtypes.empty() ? "any" : port.dtypes,
+                         port.shape.empty() ? "any" : port.shape, port.doc);
+    }
+    return out;
+  }
+  std::size_t width = 0;
+  for (const plugin::PortDescription& port : component.ports) width = std::max(width, port_name(port).size());
+  const plugin::PortDescription* before = nullptr;
+  for (const plugin::PortDescription& port : component.ports) {
+    if (before == nullptr || is_output(*before) != is_output(port))
+      out += is_output(port) ? "outputs:\n" : "inputs:\n";
+    out += fmt::format("  {:<{}}  {} {}{}{}\n", port_name(port), width,
+                       port.dtypes.empty() ? "any dtype," : port.dtypes,
+                       port.shape.empty() ? "any shape" : port.shape, port.doc.empty() ? "" : ": ", port.doc);
+    before = &port;
+  }
+  return out;
+}
+
 std::string print_component(const plugin::ComponentDescription& component,
                             const plugin::PluginDescription& plugin, Format format) {
   const std::string name = plugin::component_name(component.kind, component.id);
@@ -173,16 +218,19 @@ std::string print_component(const plugin::ComponentDescription& component,
     return json.dump(2) + "\n";
   }
   if (format == Format::kMarkdown) {
-    std::string out = fmt::format("### {}\n\n{} (plugin `{}` {}, {})\n\n", name, component.summary, plugin.id,
-                                  plugin.version, capabilities_of(component.capabilities));
+    const std::string able = capabilities_of(component.capabilities);
+    std::string out = fmt::format("### {}\n\n{} (plugin `{}` {}{})\n\n", name, component.summary, plugin.id,
+                                  plugin.version, able.empty() ? "" : ", " + able);
+    if (!component.ports.empty()) out += port_table(component, true) + "\n";
     if (!component.options.empty()) out += option_table(component, true) + "\n";
     return out + "```toml\n" + snippet_of(component) + "```\n\n";
   }
   std::string out = fmt::format("{}: {}\nplugin {} {}, {}\n", name, component.summary, plugin.id,
                                 plugin.version, plugin.licence);
-  out += "capabilities: " + capabilities_of(component.capabilities) + "\n";
+  if (component.capabilities != 0) out += "capabilities: " + capabilities_of(component.capabilities) + "\n";
   if (!component.aliases.empty()) out += "also called: " + join(component.aliases, ", ") + "\n";
   if (!component.requirements.empty()) out += "requires: " + join(component.requirements, ", ") + "\n";
+  out += port_table(component, false);
   out += component.options.empty() ? "no options\n" : "options:\n" + option_table(component, false);
   return out + "\n" + snippet_of(component);
 }

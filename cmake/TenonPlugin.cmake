@@ -1,12 +1,47 @@
 # Building plugins, inside this tree and, from the installed package or by add_subdirectory, outside it.
 
-# tenon_add_plugin(NAME [KIND KIND...] SOURCES FILE... [LIBRARIES TARGET...] [OUTPUT_DIRECTORY DIR])
+# _tenon_find_needed(VARIABLE PLUGIN NEED): the file of a plugin that PLUGIN needs, found as `tenon` finds it; NEED is
+# "vendor.name" or "vendor.name >= 1.2".
+function(_tenon_find_needed variable name need)
+  if(NOT need MATCHES "^([a-z0-9_.-]+)( *>= *([0-9.]+))?$")
+    message(FATAL_ERROR "tenon_add_plugin(${name}): NEEDS '${need}' is no target of this build, and not of the form "
+      "'vendor.name' or 'vendor.name >= 1.2'.")
+  endif()
+  set(id ${CMAKE_MATCH_1})
+  set(least ${CMAKE_MATCH_3})
+  execute_process(COMMAND ${Tenon_PROGRAM} inspect --json OUTPUT_VARIABLE list RESULT_VARIABLE status ERROR_VARIABLE error)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "tenon_add_plugin(${name}): '${Tenon_PROGRAM} inspect --json' failed: ${error}")
+  endif()
+  string(JSON count LENGTH "${list}")
+  math(EXPR last "${count} - 1")
+  set(found "none of this id")
+  foreach(index RANGE ${last})
+    string(JSON plugin GET "${list}" ${index} plugin)
+    string(JSON failed GET "${list}" ${index} failed)
+    if(NOT plugin STREQUAL id OR failed)
+      continue()
+    endif()
+    string(JSON version GET "${list}" ${index} version)
+    string(JSON file GET "${list}" ${index} file)
+    if(NOT least OR version VERSION_GREATER_EQUAL least)
+      set(${variable} ${file} PARENT_SCOPE)
+      return()
+    endif()
+    set(found "version ${version} (${file})")
+  endforeach()
+  message(FATAL_ERROR "tenon_add_plugin(${name}): NEEDS '${need}', found ${found} among the plugins that `tenon inspect` "
+    "lists; install it, or name its folder in TENON_PLUGIN_PATH.")
+endfunction()
+
+# tenon_add_plugin(NAME [KIND KIND...] SOURCES FILE... [LIBRARIES TARGET...] [NEEDS PLUGIN...] [OUTPUT_DIRECTORY DIR])
 # One plugin = one shared library NAME.so: MODULE, hidden visibility, no undefined symbols, exactly one export (the
 # version script also hides the templates of the standard library, which hidden visibility does not).
-# KIND says what it offers; the conformance test carries it as label. OUTPUT_DIRECTORY keeps a plugin of this tree out
+# KIND says what it offers; the conformance test carries it as label. NEEDS are other plugins, as in PluginInfo::needs:
+# targets of this build, or "vendor.name >= 1.2", which must be installed; the conformance test loads them. OUTPUT_DIRECTORY keeps a plugin of this tree out
 # of the plugin folder and of the installation (test fixtures).
 function(tenon_add_plugin name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "KIND;SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "KIND;SOURCES;LIBRARIES;NEEDS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tenon_add_plugin(${name}): unexpected '${arg_UNPARSED_ARGUMENTS}'; write "
       "tenon_add_plugin(${name} KIND optimizer SOURCES ${name}.cpp LIBRARIES target).")
@@ -34,6 +69,17 @@ function(tenon_add_plugin name)
     VISIBILITY_INLINES_HIDDEN ON
     LINK_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/tenon_plugin.map
     TENON_KINDS "${arg_KIND}")
+  set(needed "")
+  foreach(need IN LISTS arg_NEEDS)
+    if(TARGET ${need})
+      add_dependencies(${name} ${need})
+      list(APPEND needed $<TARGET_FILE:${need}>)
+    else()
+      _tenon_find_needed(file ${name} "${need}")
+      list(APPEND needed ${file})
+    endif()
+  endforeach()
+  set_target_properties(${name} PROPERTIES TENON_NEEDED "${needed}")
   if(arg_OUTPUT_DIRECTORY)
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY})
   endif()
@@ -112,4 +158,10 @@ function(tenon_add_conformance_test target)
   # Waiting threads sleep: on a busy machine spinning threads take the processor from those that they wait for.
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "conformance;${kinds}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
+  get_target_property(needed ${target} TENON_NEEDED)
+  if(needed)
+    list(JOIN needed ":" needed)
+    set_property(TEST ${arg_NAME} APPEND PROPERTY
+      ENVIRONMENT_MODIFICATION "TENON_PLUGIN_PATH=path_list_prepend:${needed}")
+  endif()
 endfunction()

@@ -84,11 +84,13 @@ C_TYPE(tenon_host_v1)
 C_TYPE(tenon_option_type)
 C_TYPE(tenon_option_v1)
 C_TYPE(tenon_maturity)
+C_TYPE(tenon_port_v1)
+C_TYPE(tenon_port_flags)
 C_TYPE(tenon_component_v1)
 C_TYPE(tenon_plugin_v1_t)
 // The flags of options and of capabilities have no name of their own.
 extern "C" void tenon_abi_option_flags(decltype(TENON_OPTION_REQUIRED)*) {}
-extern "C" void tenon_abi_capabilities(decltype(TENON_CAP_HOST)*) {}
+extern "C" void tenon_abi_capabilities(decltype(TENON_CAP_HOGWILD)*) {}
 
 // <tenon/checkpoint.hpp>
 TYPE(SaveItem)

@@ -42,9 +42,12 @@ struct CopyOwner final : LayerOwner {
 };
 
 struct SubjectOwner final : LayerOwner {
-  explicit SubjectOwner(testing::Made<Layer> layer) : made(std::move(layer)) {}
+  SubjectOwner(testing::Made<Layer> layer, const tenon_port_v1* const* declared)
+      : made(std::move(layer)), declared_ports(declared) {}
   Layer& layer() override { return *made; }
+  const tenon_port_v1* const* ports() const override { return declared_ports; }
   testing::Made<Layer> made;
+  const tenon_port_v1* const* declared_ports;
 };
 
 class Collected final : public MetricReport {
@@ -63,7 +66,11 @@ class LayerWorld::Factory final : public LayerFactory {
   explicit Factory(Subject& subject) : subject_(subject) {}
   std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
     if (node.type == "copy") return std::make_unique<CopyOwner>();
-    if (node.name == "subject") return std::make_unique<SubjectOwner>(subject_.make<Layer>());
+    if (node.name == "subject") {
+      return std::make_unique<SubjectOwner>(
+          subject_.make<Layer>(),
+          subject_.registry().find(subject_.kind(), subject_.type()).component->ports);
+    }
     return subject_.layers().create(node);
   }
 

@@ -128,6 +128,8 @@ void Subject::require_hardware() {
   const bool itself = kind_ == Device::kKind;
   if (!itself && spec_.device == "cpu") return;
   const testing::Made<Device> device = itself ? make<Device>() : shipped<Device>(spec_.device, "");
+  if (!itself && device->space() != MemorySpace::kHost && declares(TENON_CAP_HOST))
+    not_applicable("it declares that it works in host memory alone (TENON_CAP_HOST)");
   auto* const answers = static_cast<DeviceAvailability*>(device->query(DeviceAvailability::kId));
   if (answers == nullptr) return;
   places_ = answers->usable();

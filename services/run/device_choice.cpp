@@ -1,6 +1,7 @@
 // A candidate whose plugin cannot be loaded is one that cannot be used: its text stands among the reasons.
 #include "run/device_choice.hpp"
 
+#include "loop/parts.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
 
@@ -16,10 +17,11 @@ namespace {
 struct Candidate {
   std::string type, reason;  ///< "" = it can be used
   int preference = 0, usable = 0;
+  MemorySpace space = MemorySpace::kHost;
 };
 
 Candidate query_device(Registry& registry, Host& host, const std::string& type) {
-  Candidate found{type, "", 0, 0};
+  Candidate found{type, "", 0, 0, MemorySpace::kHost};
   try {
     const Config nothing = Config::parse("", "device.type = auto", {});
     Resolution resolution =
@@ -30,6 +32,7 @@ Candidate query_device(Registry& registry, Host& host, const std::string& type) 
       found.reason = "it does not say whether it can be used";
       return found;
     }
+    found.space = device->space();
     found.preference = answers->preference();
     found.usable = answers->usable();
     found.reason = answers->reason();
@@ -38,6 +41,23 @@ Candidate query_device(Registry& registry, Host& host, const std::string& type) 
     found.reason = error.what();
   }
   return found;
+}
+
+/// What of the run works in host memory alone; "" also where the configuration is wrong, which the check of
+/// the run says better.
+std::string host_only_part(const Config& config, Registry& registry) {
+  try {
+    const config::CheckedRun run = config::check_run(config, registry, {});
+    return host_only(run.components, registry);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+Config with_device(const Config& config, const std::string& type, const Origin& origin) {
+  Value root = config.root();
+  root.find("device")->set("type", Value(type), origin);
+  return config.with_root(std::move(root));
 }
 
 }  // namespace
@@ -51,8 +71,15 @@ DeviceChoice choose_device(const Config& config, Registry& registry) {
   const Candidate* best = nullptr;
   std::vector<Candidate> all;
   for (const std::string& id : registry.ids(Device::kKind)) all.push_back(query_device(registry, host, id));
-  for (const Candidate& candidate : all) {
+  for (Candidate& candidate : all) {
     if (candidate.preference == 0 || candidate.usable == 0) continue;
+    if (candidate.space != MemorySpace::kHost) {
+      const std::string part = host_only_part(with_device(config, candidate.type, type->origin), registry);
+      if (!part.empty()) {
+        candidate.reason = fmt::format("{} works in host memory alone", part);
+        continue;
+      }
+    }
     if (best == nullptr || candidate.preference > best->preference) best = &candidate;
   }
   std::vector<std::string> others;
@@ -64,10 +91,7 @@ DeviceChoice choose_device(const Config& config, Registry& registry) {
   if (best == nullptr)
     fail_config(
         fmt::format("device.type = \"auto\": no device can be used here. {}", fmt::join(others, "; ")));
-  Value root = config.root();
-  Value* const device = root.find("device");
-  device->set("type", Value(best->type), type->origin);
-  return {config.with_root(std::move(root)),
+  return {with_device(config, best->type, type->origin),
           fmt::format("device.type = \"auto\" took '{}'{}{}", best->type, others.empty() ? "" : "; not ",
                       fmt::join(others, "; "))};
 }

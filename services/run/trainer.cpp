@@ -205,6 +205,7 @@ void Trainer::open_parts() {
   with_.host.set_passes(&with_.watched.places());
   parts_ = std::make_unique<Parts>(world_.checked, world_.registry, with_.host);
   observers_ = std::make_unique<Observers>(parts_->observers, with_.host, with_.spans);
+  refuse_host_only(parts_->checked, world_.registry, parts_->device);
   parts_->device->open({rank_, threads, settings.device.kernels});
   with_.watched.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
   if (DeviceTransport* reaches = world_.links.transport ? device_transport(*world_.links.transport) : nullptr)

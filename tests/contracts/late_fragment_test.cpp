@@ -21,10 +21,8 @@ class Streaming final : public SyncBase {
  public:
   static constexpr OptionSpec kOptions[] = {option::integer("crash_at", "-1"),
                                             option::boolean("merge", "true")};
-  static constexpr ComponentInfo kInfo{.id = "streaming",
-                                       .summary = "fragments in flight during training",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_COLLECTIVE | TENON_CAP_STATEFUL};
+  static constexpr ComponentInfo kInfo{
+      .id = "streaming", .summary = "fragments in flight during training", .options = kOptions};
   explicit Streaming(const Options& options)
       : crash_at_(options.integer("crash_at")), merge_(options.boolean("merge")) {}
 

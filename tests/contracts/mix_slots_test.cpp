@@ -28,8 +28,7 @@ bool mixes(std::int64_t t, int replica) {
 
 class Palsgd final : public SyncBase {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "mixing", .summary = "mix slots", .capabilities = TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{.id = "mixing", .summary = "mix slots"};
   explicit Palsgd(const Options&) {}
   void start(Replica& replica) override {
     SyncBase::start(replica);

@@ -44,11 +44,10 @@ inline ProbeLog probe_log;
 class ProbeSgd final : public tenon::Optimizer {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {tenon::option::real("lr", "0.1")};
-  static constexpr tenon::ComponentInfo kInfo{
-      .id = "probe",
-      .summary = "gradient descent that is written down",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr tenon::ComponentInfo kInfo{.id = "probe",
+                                              .summary = "gradient descent that is written down",
+                                              .options = kOptions,
+                                              .capabilities = TENON_CAP_HOGWILD};
   ProbeSgd(const tenon::Options& options, tenon::Host& host) : lr_(options.real("lr")), rank_(host.rank()) {}
 
   double base_lr() const override { return lr_; }

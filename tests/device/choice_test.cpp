@@ -4,8 +4,10 @@
 
 #include "run/device_choice.hpp"
 
+#include <tenon/config.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
 namespace tenon::train {
@@ -18,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// A device with this preference and usable count, and a reason if none is usable.
-template <int Preference, int Usable>
+template <int Preference, int Usable, MemorySpace Space = MemorySpace::kHost>
 class Fake : public Device, public DeviceAvailability {
  public:
   explicit Fake(const Options&) {}
@@ -26,7 +28,7 @@ class Fake : public Device, public DeviceAvailability {
   int usable() const override { return Usable; }
   std::string_view reason() const override { return Usable == 0 ? "its driver is too old" : ""; }
   void open(const DeviceSpec&) override {}
-  MemorySpace space() const override { return MemorySpace::kHost; }
+  MemorySpace space() const override { return Space; }
   void* allocate(std::size_t) override { return nullptr; }
   void release(void*, std::size_t) noexcept override {}
   void copy(TensorView, TensorView) override {}
@@ -54,6 +56,18 @@ struct Named final : Fake<0, 8> {
   using Fake::Fake;
 };
 
+struct Card final : Fake<300, 1, MemorySpace::kCuda> {
+  static constexpr ComponentInfo kInfo{.id = "card", .summary = "has memory of its own"};
+  using Fake::Fake;
+};
+struct HostRule final : OptimizerBase {
+  static constexpr OptionSpec kOptions[] = {option::real("lr", "0.1")};
+  static constexpr ComponentInfo kInfo{
+      .id = "host_rule", .summary = "reads host memory", .options = kOptions, .capabilities = TENON_CAP_HOST};
+  using OptimizerBase::OptimizerBase;
+  void step(const UpdateContext&, const ParameterSlice&) override {}
+};
+
 #define TENON_FAKE_PLUGIN(name, Component)                                                            \
   TENON_STATIC_PLUGIN(name, PluginInfo{.id = "test." #name, .version = "1.0.0", .summary = "a fake"}, \
                       Component)
@@ -61,6 +75,8 @@ TENON_FAKE_PLUGIN(plain, Plain)
 TENON_FAKE_PLUGIN(fast, Fast)
 TENON_FAKE_PLUGIN(faster, Faster)
 TENON_FAKE_PLUGIN(named, Named)
+TENON_FAKE_PLUGIN(card, Card)
+TENON_FAKE_PLUGIN(host_rule, HostRule)
 
 DeviceChoice choose(std::initializer_list<const tenon_plugin_v1_t*> plugins, const std::string& type) {
   Registry registry;
@@ -77,6 +93,28 @@ TEST(DeviceChoice, TakesThePreferredOneThatCanBeUsed) {
               AllOf(HasSubstr("took 'fast'"), HasSubstr("'faster': its driver is too old"),
                     HasSubstr("'named': it is taken by name only"), HasSubstr("'plain': less preferred")));
   EXPECT_EQ(choose({&plain, &faster}, "auto").config.find("device.type")->text(), "plain");
+}
+
+TEST(DeviceChoice, PassesOverMemoryThatAComponentCannotReach) {
+  Registry registry;
+  registry.discover({});
+  for (const tenon_plugin_v1_t* plugin : {&plain, &card, &host_rule}) registry.add_builtin(*plugin);
+  const auto choose = [&](const std::string& optimizer) {
+    return choose_device(
+        Config::parse(
+            "run = {steps = 1}\ndevice = {type = 'auto'}\ndata = {type = 'synthetic_ctr', batch = 4}\n"
+            "model = {type = 'logistic_regression'}\noptimizer = {" +
+                optimizer + "}\n",
+            "test", {}),
+        registry);
+  };
+  EXPECT_EQ(choose("type = 'sgd', lr = 0.1").config.find("device.type")->text(), "card");
+  for (const char* optimizer :
+       {"type = 'host_rule'", "type = 'muon', lr = 0.1, inner = {type = 'host_rule'}"}) {
+    const DeviceChoice chosen = choose(optimizer);
+    EXPECT_EQ(chosen.config.find("device.type")->text(), "cpu") << chosen.why;
+    EXPECT_THAT(chosen.why, HasSubstr("'card': optimizer.host_rule works in host memory alone")) << optimizer;
+  }
 }
 
 TEST(DeviceChoice, LeavesANameAlone) {

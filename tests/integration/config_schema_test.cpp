@@ -152,7 +152,8 @@ TEST(ConfigSchema, JudgesPartsOfRuns) {
       {"[optimizer]\ntype = \"sgdd\"\n", false},
       {"[optimizer]\ntype = \"sgd\"\nbetas = [0.9, 0.99]\n", false},  // of another optimizer
       {"[optimizer]\ntype = \"adamw\"\nbetas = [0.9, 0.99]\n", true},
-      {"[optimizer]\ntype = \"adamw\"\n\"+betas\" = [0.9]\n", true},
+      {"[sync]\ntype = \"streaming_diloco\"\n\"+patterns\" = [\"h.*\"]\n", true},
+      {"[optimizer]\ntype = \"adamw\"\n\"+betas\" = [0.9]\n", false},
       {"[optimizer]\ntype = \"adamw\"\nbetas = 0.9\n", false},
       {"[[observe]]\ntype = \"csv\"\n", true},
       {"[[observe]]\n", false},  // an element of a list has all of its keys here

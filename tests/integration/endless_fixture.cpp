@@ -18,10 +18,7 @@ class Endless final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {option::text("pass", "'forward'"), option::integer("slot", "3"),
                                             option::integer("on_rank", "0"), option::real("seconds", "1e9")};
-  static constexpr ComponentInfo kInfo{.id = "endless",
-                                       .summary = "does not return",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{.id = "endless", .summary = "does not return", .options = kOptions};
   explicit Endless(const Options& options)
       : pass_(options.text("pass")),
         slot_(options.integer("slot")),

@@ -18,8 +18,7 @@ float to_float(std::uint16_t bits) {
 class Spread final : public Layer {
  public:
   static constexpr ComponentInfo kInfo{.id = "spread",
-                                       .summary = "makes the second half of the channels 2^22 times smaller",
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .summary = "makes the second half of the channels 2^22 times smaller"};
   explicit Spread(const Options&) {}
 
   void infer(InferContext& context) override {

@@ -16,8 +16,7 @@ using namespace tenon;
 
 class Sevenths final : public Precision, public Quantizer {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "sevenths", .summary = "formats for a test", .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{.id = "sevenths", .summary = "formats for a test"};
   explicit Sevenths(const Options&) {}
 
   DType activations() const override { return DType::kF32; }

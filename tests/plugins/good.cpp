@@ -33,7 +33,7 @@ class Counter final : public toy::Toy {
   static constexpr tenon::ComponentInfo kInfo{.id = "counter",
                                               .summary = "counts from a start",
                                               .options = kOptions,
-                                              .capabilities = TENON_CAP_HOST | TENON_CAP_STATEFUL,
+                                              .capabilities = TENON_CAP_HOGWILD,
                                               .aliases = kAliases,
                                               .requirements = kRequirements};
   // [/options]

@@ -35,7 +35,7 @@ TEST(Registry, LoadsOnlyTheFileThatOffersTheType) {
   EXPECT_EQ(ref.plugin, "acme.good");
   EXPECT_EQ(ref.plugin_version, "1.2.3");
   EXPECT_EQ(ref.file, fixture::path("good/good").string());
-  EXPECT_EQ(ref.component->capabilities, TENON_CAP_HOST | TENON_CAP_STATEFUL);
+  EXPECT_EQ(ref.component->capabilities, TENON_CAP_HOGWILD);
   const auto after = registry.plugins();
   const PluginStatus& good = status_of(after, fixture::path("good/good"));
   EXPECT_EQ(good.state, State::kLoaded);

@@ -66,7 +66,7 @@ class RowShare final : public Optimizer, public RowOptimizer {
   static constexpr ComponentInfo kInfo{.id = "row_share",
                                        .summary = "a rate of their own for rows",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+                                       .capabilities = TENON_CAP_HOGWILD};
   explicit RowShare(const Options& options)
       : inner_(options.component<Optimizer>("inner")),
         rows_(static_cast<RowOptimizer*>(inner_->query(RowOptimizer::kId))),
@@ -132,10 +132,7 @@ class CountsRows final : public Observer, public RowObserver {
 class ComesLate final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
-  static constexpr ComponentInfo kInfo{.id = "comes_late",
-                                       .summary = "dawdles",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{.id = "comes_late", .summary = "dawdles", .options = kOptions};
   explicit ComesLate(const Options& options) : SyncDecorator(options.component<Sync>("inner")) {}
   void finish_gradients() override {
     SyncDecorator::finish_gradients();

@@ -36,7 +36,7 @@ class AtBoundaries final : public SyncDecorator {
   static constexpr ComponentInfo kInfo{.id = "at_boundaries",
                                        .summary = "records weights where trainers stand still",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
+                                       .capabilities = TENON_CAP_HOGWILD};
   explicit AtBoundaries(const Options& options)
       : SyncDecorator(options.component<Sync>("inner")), apart_(options.boolean("apart")) {}
   void start(Replica& replica) override {

@@ -70,10 +70,7 @@ class Watched final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory(),
                                             option::boolean("count", "false")};
-  static constexpr ComponentInfo kInfo{.id = "watched",
-                                       .summary = "records weights",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{.id = "watched", .summary = "records weights", .options = kOptions};
   explicit Watched(const Options& options)
       : SyncDecorator(options.component<Sync>("inner")), count_(options.boolean("count")) {}
   void start(Replica& replica) override {
@@ -136,10 +133,8 @@ class Watched final : public SyncDecorator {
 class Skipping final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
-  static constexpr ComponentInfo kInfo{.id = "skipping",
-                                       .summary = "slots in which nothing happens",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "skipping", .summary = "slots in which nothing happens", .options = kOptions};
   explicit Skipping(const Options& options) : SyncDecorator(options.component<Sync>("inner")), p_(0.3) {}
   void start(Replica& replica) override {
     key_ = random_key(replica.seed(), "sync.palsgd");

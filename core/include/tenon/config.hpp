@@ -219,7 +219,7 @@ class ResolvedOptions final : public Options {
   using Datum = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                              std::vector<double>, std::vector<std::string>>;
 
-  /// One table of a sections option, under the user's name for it.
+  /// One table of a sections option, under the user's name for it, or of a tables option, under its index.
   using Section = std::pair<std::string, std::unique_ptr<ResolvedOptions>>;
 
   explicit ResolvedOptions(std::string owner);
@@ -252,7 +252,7 @@ class ResolvedOptions final : public Options {
   void declare(std::string_view name, tenon_option_type type);
   void store(std::string_view name, tenon_option_type type, Datum datum);
   void store(std::string_view name, InnerComponent inner);
-  void store(std::string_view name, std::vector<Section> sections);
+  void store(std::string_view name, tenon_option_type type, std::vector<Section> tables);
   /// Inner components in the order of their specs, by option name.
   std::vector<std::pair<std::string, InnerComponent*>> inner();
 

@@ -27,6 +27,8 @@ class LayerOwner {
  public:
   virtual ~LayerOwner();
   virtual Layer& layer() = 0;
+  /// What the layer declares, as in tenon_component_v1; null: nothing is compared.
+  virtual const tenon_port_v1* const* ports() const;
 };
 
 /// Makes the layer of a node. The runtime's looks the type up in the registry; tests may bring their own

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -36,8 +37,16 @@ class Options {
   /// The names that the user gave to the tables of a sections option, in the order of the files; empty when
   /// there are none.
   virtual std::span<const std::string_view> section_names(std::string_view name) const = 0;
-  /// One of these tables; an option of it has a value when the user set it, or when it has a default.
+  /// One of these tables; an option of it has a value when the user set it, or when it has a default. The
+  /// tables of a tables option are called "0", "1", ...
   virtual const Options& section(std::string_view name, std::string_view section) const = 0;
+
+  /// The tables of a tables option, in the order of the file; empty when there are none.
+  std::vector<const Options*> tables(std::string_view name) const {
+    std::vector<const Options*> all;
+    for (const std::string_view index : section_names(name)) all.push_back(&section(name, index));
+    return all;
+  }
 
   /// Returns the value that the name of a text option stands for: see option::choice.
   template <typename Choices>
@@ -86,7 +95,8 @@ class OptionSpec : public tenon_option_v1 {
                         "0.1.0",
                         nullptr,
                         nullptr,
-                        nullptr} {}
+                        nullptr,
+                        0u} {}
 
   constexpr OptionSpec at_least(double bound) const {
     OptionSpec s = *this;
@@ -99,6 +109,12 @@ class OptionSpec : public tenon_option_v1 {
     return s;
   }
   constexpr OptionSpec between(double low, double high) const { return at_least(low).at_most(high); }
+  /// For a list: it has exactly `count` entries.
+  constexpr OptionSpec length(std::uint32_t count) const {
+    OptionSpec s = *this;
+    s.tenon_option_v1::length = count;
+    return s;
+  }
   /// `list` is a NULL-terminated static array.
   constexpr OptionSpec one_of(const char* const* list) const {
     OptionSpec s = *this;
@@ -224,6 +240,12 @@ inline constexpr OptionPointers kOptionPointers{Specs};
 template <const auto& Specs>
 constexpr OptionSpec sections(const char* name) {
   return OptionSpec(TENON_OPTION_SECTIONS, name, nullptr).holding(detail::kOptionPointers<Specs>.list);
+}
+/// An array of tables [[kind.name]], each of which may hold the options of `Specs`, a static constexpr array:
+/// option::tables<kPhaseOptions>("phase"), read by Options::tables.
+template <const auto& Specs>
+constexpr OptionSpec tables(const char* name) {
+  return OptionSpec(TENON_OPTION_TABLES, name, nullptr).holding(detail::kOptionPointers<Specs>.list);
 }
 }  // namespace option
 

@@ -32,15 +32,57 @@ TENON_ABI_BEGIN
 
 class Host;  // a component that takes one includes <tenon/host.hpp>
 
+/// Declares an input or output of a layer; chain the setters, e.g.
+///   static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("f32 f64"), port::output("y",
+///   ...)};
+class PortSpec : public tenon_port_v1 {
+ public:
+  constexpr PortSpec(std::uint32_t port_flags, const char* port_name, const char* port_shape)
+      : tenon_port_v1{sizeof(tenon_port_v1), port_flags, port_name, "", port_shape, ""} {}
+  /// Dtypes in words; without them: any.
+  constexpr PortSpec of(const char* words) const {
+    PortSpec s = *this;
+    s.dtypes = words;
+    return s;
+  }
+  constexpr PortSpec doc_text(const char* text) const {
+    PortSpec s = *this;
+    s.doc = text;
+    return s;
+  }
+  /// May be left out, with all after it.
+  constexpr PortSpec optional() const { return with(TENON_PORT_OPTIONAL); }
+  /// The last input: any number of them.
+  constexpr PortSpec repeated() const { return with(TENON_PORT_REPEATED); }
+
+ private:
+  constexpr PortSpec with(std::uint32_t flag) const {
+    PortSpec s = *this;
+    s.flags |= flag;
+    return s;
+  }
+};
+
+/// `shape`: "[..., time, width]", a word per dimension, "..." for any number of them; "" for any shape.
+namespace port {
+constexpr PortSpec input(const char* name, const char* shape) {
+  return {0u, name, shape};
+}
+constexpr PortSpec output(const char* name, const char* shape) {
+  return {TENON_PORT_OUTPUT, name, shape};
+}
+}  // namespace port
+
 /// Identity of one component, a constant of its class named kInfo.
 struct ComponentInfo {
   const char* id = "";  ///< lower case, digits, '_': the `type` in TOML
   const char* summary = "";
   std::span<const OptionSpec> options = {};
-  std::uint64_t capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC;
+  std::uint64_t capabilities = 0;
   tenon_maturity maturity = TENON_STABLE;
   const char* const* aliases = nullptr;
   const char* const* requirements = nullptr;
+  std::span<const PortSpec> ports = {};  ///< of a layer: inputs, then outputs
 };
 
 /// Text inside a template argument: a string literal itself is not allowed there. Too long = error at compile
@@ -294,6 +336,12 @@ struct ComponentGlue {
     return list;
   }();
 
+  static constexpr auto kPortList = [] {
+    std::array<const tenon_port_v1*, T::kInfo.ports.size() + 1> list{};
+    for (std::size_t i = 0; i < T::kInfo.ports.size(); ++i) list[i] = &T::kInfo.ports[i];
+    return list;
+  }();
+
   static constexpr tenon_component_v1 kTable{sizeof(tenon_component_v1),
                                              static_cast<std::uint32_t>(T::kInfo.maturity),
                                              Interface::kKind,
@@ -305,7 +353,8 @@ struct ComponentGlue {
                                              T::kInfo.requirements,
                                              &create,
                                              &destroy,
-                                             &query};
+                                             &query,
+                                             kPortList.data()};
 
   static constexpr void write_abi(AbiWriter& out) {
     out.line("component", Interface::kKind, T::kInfo.id);

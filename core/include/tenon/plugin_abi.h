@@ -49,13 +49,15 @@ typedef enum tenon_option_type {
   TENON_OPTION_TEXT_LIST = 7,
   TENON_OPTION_COMPONENT = 8, /* a nested table with its own `type`; see component_kind */
   TENON_OPTION_SECTIONS = 9,  /* tables under names of the user's own; see section_options */
-  TENON_OPTION_PATH_LIST = 10
+  TENON_OPTION_PATH_LIST = 10,
+  TENON_OPTION_TABLES = 11 /* an array of tables; see section_options */
 } tenon_option_type;
 
 enum {
   TENON_OPTION_REQUIRED = 1u,
-  TENON_OPTION_NAMED = 2u, /* entries of a PATH_LIST are "NAME=PATH", and PATH may end in ":/PART" of a file */
-  TENON_OPTION_LATER = 4u  /* a PATH that need not be there before the run starts */
+  TENON_OPTION_NAMED =
+      2u,                 /* entries of a PATH_LIST are "NAME=PATH", and PATH may end in ":/PART" of a file */
+  TENON_OPTION_LATER = 4u /* a PATH that need not be there before the run starts */
 };
 
 typedef struct tenon_option_v1 {
@@ -71,21 +73,35 @@ typedef struct tenon_option_v1 {
   const char* since;
   const char* component_kind;   /* for TENON_OPTION_COMPONENT: "sync/1" */
   const char* const* old_names; /* NULL-terminated; NULL = none */
-  /* for TENON_OPTION_SECTIONS: what each of the tables may hold, NULL-terminated, neither components nor
-   * sections */
+  /* for TENON_OPTION_SECTIONS and TENON_OPTION_TABLES: what each of the tables may hold, NULL-terminated,
+   * without components and tables */
   const struct tenon_option_v1* const* section_options;
+  uint32_t length; /* entries that a list has; 0 = any number */
 } tenon_option_v1;
 
-/* What a component can do; a run that needs an absent one is refused before training. */
+/* What a run has to know of a component before it starts. Other bits mean nothing. */
 enum {
-  TENON_CAP_HOST = 1ull << 0, /* touches host memory directly */
-  TENON_CAP_CUDA = 1ull << 1, /* touches CUDA memory directly */
-  TENON_CAP_DETERMINISTIC = 1ull << 2,
+  /* reads or writes tensors of the device itself, as host memory: no device with memory of its own */
+  TENON_CAP_HOST = 1ull << 0,
   TENON_CAP_NONDETERMINISTIC = 1ull << 3, /* under a wall clock */
   TENON_CAP_HOGWILD = 1ull << 4,          /* tolerates concurrent writers of weights and state */
-  TENON_CAP_COLLECTIVE = 1ull << 5,       /* needs a transport */
-  TENON_CAP_STATEFUL = 1ull << 6,
-  TENON_CAP_SURVIVES_DEATH = 1ull << 7 /* transport: the other ranks go on when one dies */
+  TENON_CAP_SURVIVES_DEATH = 1ull << 7    /* transport: the other ranks go on when one dies */
+};
+
+/* An input or output of a layer. */
+typedef struct tenon_port_v1 {
+  uint32_t struct_size;
+  uint32_t flags;     /* tenon_port_flags */
+  const char* name;   /* "q" */
+  const char* dtypes; /* "f32 f64", in words; "" = any */
+  const char* shape;  /* "[..., time, width]": a word per dimension, "..." = any number of them; "" = any */
+  const char* doc;    /* "" when the name says it */
+} tenon_port_v1;
+
+enum tenon_port_flags {
+  TENON_PORT_OUTPUT = 1u,
+  TENON_PORT_OPTIONAL = 2u, /* may be left out, with all after it */
+  TENON_PORT_REPEATED = 4u  /* the last one: any number of them, one at least unless it is optional */
 };
 
 typedef enum tenon_maturity { TENON_EXPERIMENTAL = 0, TENON_STABLE = 1, TENON_DEPRECATED = 2 } tenon_maturity;
@@ -105,6 +121,8 @@ typedef struct tenon_component_v1 {
   void* (*create)(const void* options, const tenon_host_v1* host, tenon_error* err);
   void (*destroy)(void* component);
   void* (*query)(void* component, const char* interface_id); /* NULL = not offered */
+  const tenon_port_v1* const*
+      ports; /* of a layer: inputs, then outputs, NULL-terminated; NULL = not declared */
 } tenon_component_v1;
 
 typedef struct tenon_plugin_v1 {

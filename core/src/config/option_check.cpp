@@ -53,6 +53,8 @@ const char* plain_expectation(std::uint32_t type) {
       return "a list of paths (strings)";
     case TENON_OPTION_SECTIONS:
       return "tables under names of your own";
+    case TENON_OPTION_TABLES:
+      return "an array of tables";
     default:
       return "a table with its own 'type'";
   }
@@ -65,6 +67,13 @@ std::string range_text(const tenon_option_v1& spec) {
                      : high      ? fmt::format(" of at most {}", spec.max)
                                  : "";
   if (!text.empty() && spec.unit != nullptr && *spec.unit != '\0') text += fmt::format(" {}", spec.unit);
+  return text;
+}
+
+/// "a list of numbers", "a list of 2 numbers".
+std::string typed_expectation(const tenon_option_v1& spec) {
+  std::string text = plain_expectation(spec.type);
+  if (spec.length != 0) text.insert(std::string_view("a list of ").size(), fmt::format("{} ", spec.length));
   return text;
 }
 
@@ -123,8 +132,12 @@ class Checker {
   std::optional<CheckedValue> list(const Value& value) {
     if (!value.is_array()) {
       problems_.push_back(fmt::format("{}option '{}' of {}: expected {}, found {}", place(value.origin),
-                                      spec_.name, owner_, plain_expectation(spec_.type),
-                                      value.description()));
+                                      spec_.name, owner_, typed_expectation(spec_), value.description()));
+      return std::nullopt;
+    }
+    if (spec_.length != 0 && value.array().size() != spec_.length) {
+      problems_.push_back(fmt::format("{}option '{}' of {} is {}; expected {}", place(value.origin),
+                                      spec_.name, owner_, value.inline_toml(), typed_expectation(spec_)));
       return std::nullopt;
     }
     bool good = true;
@@ -193,7 +206,7 @@ std::string place(const Origin& origin) {
 std::string expectation(const tenon_option_v1& spec) {
   const std::string choices = joined_choices(spec);
   if (!choices.empty() && !is_list(spec.type)) return "one of " + choices;
-  return plain_expectation(spec.type) + range_text(spec);
+  return typed_expectation(spec) + range_text(spec);
 }
 
 std::optional<CheckedValue> check_value(const tenon_option_v1& spec, const Value& value,

@@ -16,8 +16,8 @@ TENON_ABI_BEGIN
 
 namespace {
 
-constexpr const char* kTypeNames[] = {"boolean", "integer", "real",      "text",     "path", "integers",
-                                      "reals",   "texts",   "component", "sections", "paths"};
+constexpr const char* kTypeNames[] = {"boolean", "integer", "real",      "text",     "path",  "integers",
+                                      "reals",   "texts",   "component", "sections", "paths", "tables"};
 
 }  // namespace
 
@@ -56,6 +56,10 @@ std::size_t named_at(std::string_view text, std::string_view name, bool marked) 
       return at;
   }
   return std::string_view::npos;
+}
+
+constexpr bool holds_tables(std::uint32_t type) {
+  return type == TENON_OPTION_SECTIONS || type == TENON_OPTION_TABLES;
 }
 
 bool is_written(const Origin& origin) {
@@ -201,11 +205,11 @@ std::unique_ptr<ResolvedOptions> ResolvedOptions::unmade() const {
       const InnerComponent& inner = entry->inner;
       copy->store(entry->name, InnerComponent{inner.kind, inner.type,
                                               inner.options == nullptr ? nullptr : inner.options->unmade()});
-    } else if (entry->type == TENON_OPTION_SECTIONS) {
+    } else if (holds_tables(entry->type)) {
       std::vector<Section> sections;
       for (const Section& section : entry->sections)
         sections.emplace_back(section.first, section.second->unmade());
-      copy->store(entry->name, std::move(sections));
+      copy->store(entry->name, entry->type, std::move(sections));
     } else {
       copy->store(entry->name, entry->type, entry->datum);
     }
@@ -222,8 +226,8 @@ std::vector<std::pair<std::string, InnerComponent*>> ResolvedOptions::inner() {
   return out;
 }
 
-void ResolvedOptions::store(std::string_view name, std::vector<Section> sections) {
-  declare(name, TENON_OPTION_SECTIONS);
+void ResolvedOptions::store(std::string_view name, tenon_option_type type, std::vector<Section> sections) {
+  declare(name, type);
   Entry& entry = *entries_.back();
   entry.present = true;
   entry.sections = std::move(sections);
@@ -231,12 +235,14 @@ void ResolvedOptions::store(std::string_view name, std::vector<Section> sections
 }
 
 std::span<const std::string_view> ResolvedOptions::section_names(std::string_view name) const {
-  if (look_up(name)->type == TENON_OPTION_SECTIONS && !has(name)) return {};
-  return entry(name, TENON_OPTION_SECTIONS).views;
+  const tenon_option_type type = look_up(name)->type;
+  if (holds_tables(type) && !has(name)) return {};
+  return entry(name, holds_tables(type) ? type : TENON_OPTION_SECTIONS).views;
 }
 
 const Options& ResolvedOptions::section(std::string_view name, std::string_view section) const {
-  for (const Section& held : entry(name, TENON_OPTION_SECTIONS).sections) {
+  const tenon_option_type type = look_up(name)->type;
+  for (const Section& held : entry(name, holds_tables(type) ? type : TENON_OPTION_SECTIONS).sections) {
     if (held.first == section) return *held.second;
   }
   fail_plugin(fmt::format("{} reads the section '{}' of option '{}', which the user did not write", owner_,
@@ -306,7 +312,7 @@ class Resolver {
   }
 
   void resolve(const tenon_option_v1& spec) {
-    if (spec.type > TENON_OPTION_PATH_LIST) {
+    if (spec.type > TENON_OPTION_TABLES) {
       fail_plugin(fmt::format("{} declares option '{}' with the unknown type {}", request_.owner, spec.name,
                               spec.type));
     }
@@ -318,6 +324,7 @@ class Resolver {
     }
     if (type == TENON_OPTION_COMPONENT) return resolve_component(spec, *member);
     if (type == TENON_OPTION_SECTIONS) return resolve_sections(spec, *member);
+    if (type == TENON_OPTION_TABLES) return resolve_tables(spec, *member);
     if (auto checked = config::check_value(spec, member->value, request_.owner, problems_)) {
       store(spec, type, std::move(*checked), member->origin);
     }
@@ -331,7 +338,7 @@ class Resolver {
       return;
     }
     // After a problem the result is not read, and reading TOML is the slow part.
-    const bool of_tables = type == TENON_OPTION_COMPONENT || type == TENON_OPTION_SECTIONS;
+    const bool of_tables = type == TENON_OPTION_COMPONENT || holds_tables(type);
     if (spec.default_toml == nullptr || of_tables || !problems_.empty()) {
       result_.options->declare(spec.name, type);
       return;
@@ -438,19 +445,51 @@ class Resolver {
     Value shown = tables;
     std::vector<ResolvedOptions::Section> sections;
     for (const Member& section : tables.table()) {
-      OptionRequest inner{
-          .table = section.value,
-          .owner = fmt::format("{}.{}.{}", request_.owner, spec.name, config::quoted(section.key)),
-          .specs = option_list(spec.section_options),
-          .hint = request_.hint,
-          .catalog = nullptr};
-      Resolution resolved = resolve_options(inner, problems_);
-      result_.warnings.insert(result_.warnings.end(), resolved.warnings.begin(), resolved.warnings.end());
+      Resolution resolved =
+          resolve_held(spec, section.value,
+                       fmt::format("{}.{}.{}", request_.owner, spec.name, config::quoted(section.key)));
       shown.set(section.key, std::move(resolved.table), section.origin);
       sections.emplace_back(section.key, std::move(resolved.options));
     }
+    store_tables(spec, member, std::move(shown), std::move(sections));
+  }
+
+  void resolve_tables(const tenon_option_v1& spec, const Member& member) {
+    const Value& tables = member.value;
+    if (!tables.is_array()) {
+      problem(tables.origin,
+              fmt::format("option '{}' of {}: expected an array of tables, [[...{}]] for each, "
+                          "found {}",
+                          spec.name, request_.owner, spec.name, tables.description()));
+      return;
+    }
+    Value shown = tables;
+    std::vector<ResolvedOptions::Section> entries;
+    for (std::size_t i = 0; i < tables.array().size(); ++i) {
+      Resolution resolved =
+          resolve_held(spec, tables.array()[i], fmt::format("{}.{}[{}]", request_.owner, spec.name, i));
+      shown.array()[i] = std::move(resolved.table);
+      entries.emplace_back(std::to_string(i), std::move(resolved.options));
+    }
+    store_tables(spec, member, std::move(shown), std::move(entries));
+  }
+
+  /// One of the tables that an option holds.
+  Resolution resolve_held(const tenon_option_v1& spec, const Value& table, std::string owner) {
+    const OptionRequest inner{.table = table,
+                              .owner = std::move(owner),
+                              .specs = option_list(spec.section_options),
+                              .hint = request_.hint,
+                              .catalog = nullptr};
+    Resolution resolved = resolve_options(inner, problems_);
+    result_.warnings.insert(result_.warnings.end(), resolved.warnings.begin(), resolved.warnings.end());
+    return resolved;
+  }
+
+  void store_tables(const tenon_option_v1& spec, const Member& member, Value shown,
+                    std::vector<ResolvedOptions::Section> tables) {
     result_.table.set(spec.name, std::move(shown), member.origin);
-    result_.options->store(spec.name, std::move(sections));
+    result_.options->store(spec.name, static_cast<tenon_option_type>(spec.type), std::move(tables));
     result_.options->set_origin(spec.name, member.value.origin);
   }
 

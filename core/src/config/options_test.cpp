@@ -31,10 +31,11 @@ constexpr OptionSpec kSpecs[] = {
     option::text("note", nullptr),
     option::path("file", nullptr),
     option::integers("grid", "[1, 2]").at_least(1),
-    option::reals("betas", "[0.9, 0.999]").between(0, 1),
+    option::reals("betas", "[0.9, 0.999]").length(2).between(0, 1),
     option::texts("keep", "[]").one_of(sample::kRoundings),
     option::component("inner", "sync/1"),
     option::sections<kPlaceSpecs>("place"),
+    option::tables<kPlaceSpecs>("phase"),
 };
 
 Resolution resolve(std::string_view text, std::vector<std::string> sets = {}) {
@@ -181,6 +182,41 @@ TEST(Options, SectionsComeUnderTheUsersNamesInTheirOrder) {
   EXPECT_THAT(to_toml(resolution.table, true), testing::HasSubstr("\nbits = 4  # x.toml:3:8\n"));
   EXPECT_THROW(options.section("place", "b"), Error);
   EXPECT_THROW(options.section_names("steps"), Error);
+}
+
+TEST(Options, TablesComeInTheirOrder) {
+  const Resolution none = resolve("steps = 1\n");
+  EXPECT_FALSE(none.options->has("phase"));
+  EXPECT_TRUE(none.options->tables("phase").empty());
+
+  const Resolution resolution = resolve("steps = 1\n[[phase]]\nbits = 4\n[[phase]]\nformat = \"nearest\"\n");
+  for (const auto& options :
+       {resolution.options->unmade(), resolve("steps = 1\nphase = [{bits = 4}, {format = "
+                                              "\"nearest\"}]\n")
+                                          .options->unmade()}) {
+    const std::vector<const Options*> phases = options->tables("phase");
+    ASSERT_EQ(phases.size(), 2u);
+    EXPECT_EQ(phases[0]->integer("bits"), 4);
+    EXPECT_FALSE(phases[0]->has("format"));
+    EXPECT_EQ(phases[1]->integer("bits"), 8);
+    EXPECT_EQ(phases[1]->text("format"), "nearest");
+  }
+  EXPECT_THAT(to_toml(resolution.table, false), testing::HasSubstr("[[phase]]\nbits = 4\n"));
+  EXPECT_THROW(resolution.options->tables("steps"), Error);
+  EXPECT_EQ(problem("steps = 1\n[phase]\nbits = 4\n"),
+            "x.toml:2:1: option 'phase' of thing.sample: expected an array of tables, [[...phase]] for each, "
+            "found a table");
+  EXPECT_THAT(
+      problem("steps = 1\n[[phase]]\nbits = 4\n[[phase]]\nbit = 4\n"),
+      testing::HasSubstr("x.toml:5:1: thing.sample.phase[1] has no option 'bit'; did you mean 'bits'?"));
+}
+
+TEST(Options, ListsMayHaveALength) {
+  EXPECT_EQ(problem("steps = 1\nbetas = [0.9]\n"),
+            "x.toml:2:9: option 'betas' of thing.sample is [0.9]; expected a list of 2 numbers");
+  EXPECT_EQ(problem("steps = 1\nbetas = 0.9\n"),
+            "x.toml:2:9: option 'betas' of thing.sample: expected a list of 2 numbers, found the real "
+            "number 0.9");
 }
 
 TEST(Options, WarnsOfOldNames) {

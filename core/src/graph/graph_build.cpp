@@ -6,6 +6,7 @@
 #include "graph/contexts.hpp"
 #include "graph/memory_budget.hpp"
 #include "graph/plain_site.hpp"
+#include "graph/ports.hpp"
 
 #include <tenon/error.hpp>
 
@@ -259,6 +260,12 @@ class Builder {
     node.metric = static_cast<MetricLayer*>(node.layer->query(MetricLayer::kId));
     LayerInference context(spec_, *build_, index);
     const std::size_t declared = build_->declared.size();
+    const tenon_port_v1* const* const ports = node.owner->ports();
+    const auto input = [&](int i) { return context.input(i); };
+    if (const auto problem =
+            ports_problem(ports, PortSide::kInputs, context.inputs(), input, context.activations());
+        !problem.empty())
+      fail_config(fmt::format("layer '{}': {}", node_spec.name, problem));
     try {
       node.layer->infer(context);
     } catch (const Error& error) {
@@ -267,6 +274,12 @@ class Builder {
       fail_config(fmt::format("{}: {}: {}, {}", described(node_spec), error.what(),
                               memory_text(std::numeric_limits<std::int64_t>::max()), budget_.text()));
     }
+    const auto output = [&](int i) { return base::at(build_->values, node.outputs[i]).spec; };
+    if (const auto problem = ports_problem(ports, PortSide::kOutputs, static_cast<int>(node.outputs.size()),
+                                           output, context.activations());
+        !problem.empty())
+      fail_plugin(
+          fmt::format("layer '{}': {} declares other outputs: {}", node_spec.name, node_spec.type, problem));
     complete_layouts(node);
     require_memory(node, declared);
     node.keeps_output.resize(node.outputs.size(), false);

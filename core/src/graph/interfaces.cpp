@@ -57,6 +57,9 @@ void refuse_graph(std::size_t nodes) {
                   graph::memory_text(usable_memory_bytes())));
 }
 LayerOwner::~LayerOwner() = default;
+const tenon_port_v1* const* LayerOwner::ports() const {
+  return nullptr;
+}
 LayerFactory::~LayerFactory() = default;
 StateVisitor::~StateVisitor() = default;
 Optimizer::~Optimizer() = default;

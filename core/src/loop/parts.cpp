@@ -60,6 +60,43 @@ Part<Interface> part(Checked& checked, Registry& registry, RankHost& host, std::
 
 }  // namespace
 
+namespace {
+
+std::string host_only(std::string_view kind, std::string_view type, ResolvedOptions* options,
+                      Registry& registry) {
+  const ComponentRef ref = registry.find(kind, type);
+  if ((ref.component->capabilities & TENON_CAP_HOST) != 0) return std::string(ref.name);
+  if (options == nullptr) return "";
+  for (const auto& [name, inner] : options->inner()) {
+    std::string found = host_only(inner->kind, inner->type, inner->options.get(), registry);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string host_only(std::span<const config::CheckedComponent> components, Registry& registry) {
+  for (const config::CheckedComponent& component : components) {
+    std::string found = host_only(component.kind, component.type, component.options.get(), registry);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+void refuse_host_only(std::span<const config::CheckedComponent> components, Registry& registry,
+                      const Part<Device>& device) {
+  if (device->space() == MemorySpace::kHost) return;
+  for (const config::CheckedComponent& component : components) {
+    const std::string found = host_only({&component, 1}, registry);
+    if (found.empty()) continue;
+    fail_config(fmt::format(
+        "{}{} works on tensors in host memory alone (TENON_CAP_HOST), and device '{}' has "
+        "memory of its own; set [device] type = \"cpu\", or choose another component",
+        component.type_origin.file.empty() ? "" : component.type_origin.text() + ": ", found, device.id()));
+  }
+}
+
 void InnerEnd::operator()(ResolvedOptions* options) const noexcept {
   forget_noted_options(options);
   for (auto& [name, inner] : options->inner()) {

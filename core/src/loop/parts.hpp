@@ -17,6 +17,8 @@
 #include <tenon/sync.hpp>
 
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -97,6 +99,13 @@ struct Parts {
   Part<Recovery> recovery;
   std::vector<Part<Observer>> observers;
 };
+
+/// The first of `components`, or of those within them, that works in host memory alone (TENON_CAP_HOST):
+/// "optimizer.lion"; "" where each can work on any device.
+std::string host_only(std::span<const config::CheckedComponent> components, Registry& registry);
+/// Throws Error(kConfig) where there is one and `device` has memory of its own.
+void refuse_host_only(std::span<const config::CheckedComponent> components, Registry& registry,
+                      const Part<Device>& device);
 
 /// Training in the parameters' own f32: what a run without a [precision] table does.
 std::unique_ptr<Precision> make_plain_precision();

@@ -3,6 +3,7 @@
 #include "plugin/guard.hpp"
 
 #include <tenon/config.hpp>
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
@@ -42,12 +43,20 @@ class RegistryLayer final : public LayerOwner, public Layer {
     names_ = {place, place + ", forward", place + ", backward"};
   }
   Layer& layer() override { return *this; }
+  const tenon_port_v1* const* ports() const override { return component_.handle().ref().component->ports; }
 
   // A configuration that does not fit is the user's to correct: the layer's own message names the node.
   void infer(InferContext& context) override {
     const GuardContext place{component_.plugin(), names_[0], rank_, -1};
     const PluginCallScope scope(place);
     try {
+      if ((component_.handle().ref().component->capabilities & TENON_CAP_HOST) != 0 &&
+          context.device().space() != MemorySpace::kHost) {
+        fail_config(
+            fmt::format("layer '{}': {} works on tensors in host memory alone (TENON_CAP_HOST), and the "
+                        "device has memory of its own; set [device] type = \"cpu\"",
+                        context.name(), component_.handle().ref().name));
+      }
       component_->infer(context);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kConfig) rethrow_named(place);

@@ -153,16 +153,20 @@ std::string take_scalar(const tenon_option_v1& spec, std::uint32_t type, std::st
 std::string take_list(const tenon_option_v1& spec, std::uint32_t element, std::string_view& text) {
   if (text.empty() || text[0] != '[') return "is not a list";
   text.remove_prefix(1);
+  std::uint32_t count = 0;
   while (true) {
     skip_blanks(text);
     if (!text.empty() && text[0] == ']') break;
     std::string problem = take_scalar(spec, element, text);
     if (!problem.empty()) return "has an element that " + problem;
+    ++count;
     skip_blanks(text);
     if (text.empty() || (text[0] != ',' && text[0] != ']')) return "is not a list";
     if (text[0] == ',') text.remove_prefix(1);
   }
   text.remove_prefix(1);
+  if (spec.length != 0 && count != spec.length)
+    return fmt::format("has {} element(s), and the length is {}", count, spec.length);
   return "";
 }
 
@@ -186,7 +190,8 @@ std::string default_problem(const tenon_option_v1& spec) {
     case TENON_OPTION_COMPONENT:
       return "a component option takes no default";
     case TENON_OPTION_SECTIONS:
-      return "a sections option takes no default";
+    case TENON_OPTION_TABLES:
+      return "an option of tables takes no default";
     default:
       problem = take_scalar(spec, spec.type, text);
       break;
@@ -253,6 +258,10 @@ bool is_version(std::string_view version) {
   }
 }
 
+bool is_list(std::uint32_t type) {
+  return (type >= TENON_OPTION_INT_LIST && type <= TENON_OPTION_TEXT_LIST) || type == TENON_OPTION_PATH_LIST;
+}
+
 std::string option_problem(const tenon_option_v1& option, std::set<std::string_view>& names) {
   if (option.struct_size < sizeof(tenon_option_v1)) {
     return fmt::format("an option has struct_size {}, expected at least {}", option.struct_size,
@@ -268,7 +277,7 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   for (const char* const* old = option.old_names; old != nullptr && *old != nullptr; ++old) {
     if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));
   }
-  if (option.type > TENON_OPTION_PATH_LIST) return at(fmt::format("the type {} is unknown", option.type));
+  if (option.type > TENON_OPTION_TABLES) return at(fmt::format("the type {} is unknown", option.type));
   if (option.unit == nullptr) return at("unit is missing; \"\" means none");
   if (option.doc == nullptr) return at("doc is missing");
   if (auto problem = text_problem("since", option.since); !problem.empty()) return at(problem);
@@ -286,19 +295,53 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   if (option.component_kind != nullptr && !is_kind(option.component_kind)) {
     return at(fmt::format("component_kind '{}' is not of the form 'sync/1'", option.component_kind));
   }
-  if ((option.type == TENON_OPTION_SECTIONS) != (option.section_options != nullptr)) {
-    return at("section_options go with the type sections, and only with it");
+  const bool of_tables = option.type == TENON_OPTION_SECTIONS || option.type == TENON_OPTION_TABLES;
+  if (of_tables != (option.section_options != nullptr)) {
+    return at("section_options go with the types sections and tables, and only with them");
   }
+  if (option.length != 0 && !is_list(option.type)) return at("only lists have a length");
   std::set<std::string_view> of_section;
   for (auto inner = option.section_options; inner != nullptr && *inner != nullptr; ++inner) {
-    if ((*inner)->type == TENON_OPTION_COMPONENT || (*inner)->type == TENON_OPTION_SECTIONS)
-      return at("a section holds neither components nor sections");
+    const std::uint32_t held = (*inner)->type;
+    if (held == TENON_OPTION_COMPONENT || held == TENON_OPTION_SECTIONS || held == TENON_OPTION_TABLES)
+      return at("a section holds neither components nor tables");
     if (auto problem = option_problem(**inner, of_section); !problem.empty()) return at(problem);
   }
   if (option.default_toml == nullptr) return "";
   if ((option.flags & TENON_OPTION_REQUIRED) != 0) return at("a required option takes no default");
   const std::string problem = default_problem(option);
   return problem.empty() ? "" : at(problem);
+}
+
+// Inputs come first, and what may be left out or repeated comes last.
+std::string ports_problem(const tenon_component_v1& component) {
+  const tenon_port_v1* before = nullptr;
+  for (auto each = component.ports; each != nullptr && *each != nullptr; ++each) {
+    const tenon_port_v1& port = **each;
+    if (port.struct_size < sizeof(tenon_port_v1)) {
+      return fmt::format("a port has struct_size {}, expected at least {}", port.struct_size,
+                         sizeof(tenon_port_v1));
+    }
+    if (port.name == nullptr || !is_component_id(port.name)) {
+      return fmt::format("port name '{}' is not a lower-case letter followed by lower case, digits and '_'",
+                         port.name == nullptr ? "" : port.name);
+    }
+    const auto at = [&](std::string_view text) { return fmt::format("port '{}': {}", port.name, text); };
+    if (component.kind != std::string_view("layer/1")) return at("only layers have inputs and outputs");
+    for (const auto& [field, text] :
+         {std::pair{"dtypes", port.dtypes}, {"shape", port.shape}, {"doc", port.doc}})
+      if (text == nullptr) return at(fmt::format("{} is missing; \"\" means none", field));
+    if (port.flags > (TENON_PORT_OUTPUT | TENON_PORT_OPTIONAL | TENON_PORT_REPEATED))
+      return at(fmt::format("the flags {} are unknown", port.flags));
+    const bool same_side = before != nullptr && ((before->flags ^ port.flags) & TENON_PORT_OUTPUT) == 0;
+    if (before != nullptr && !same_side && (port.flags & TENON_PORT_OUTPUT) == 0)
+      return at("an input follows an output");
+    if (same_side && (before->flags & TENON_PORT_REPEATED) != 0) return at("it follows a repeated one");
+    if (same_side && (before->flags & TENON_PORT_OPTIONAL) != 0 && (port.flags & TENON_PORT_OPTIONAL) == 0)
+      return at("it follows an optional one and is not optional");
+    before = &port;
+  }
+  return "";
 }
 
 std::string component_problem(const tenon_component_v1& component, std::set<std::string>& taken) {
@@ -333,7 +376,8 @@ std::string component_problem(const tenon_component_v1& component, std::set<std:
   for (auto option = component.options; option != nullptr && *option != nullptr; ++option) {
     if (auto problem = option_problem(**option, names); !problem.empty()) return at(problem);
   }
-  return "";
+  const std::string problem = ports_problem(component);
+  return problem.empty() ? "" : at(problem);
 }
 
 }  // namespace
@@ -442,6 +486,7 @@ OptionDescription describe(const tenon_option_v1& option) {
   result.old_names = texts(option.old_names);
   for (auto inner = option.section_options; inner != nullptr && *inner != nullptr; ++inner)
     result.section.push_back(describe(**inner));
+  result.length = option.length;
   return result;
 }
 
@@ -540,7 +585,7 @@ class LineReader {
 OptionDescription read_option(LineReader& words) {
   OptionDescription option;
   option.name = words.text();
-  option.type = words.small(TENON_OPTION_PATH_LIST);
+  option.type = words.small(TENON_OPTION_TABLES);
   option.flags = words.small();
   const std::vector<std::string> default_toml = words.list();
   if (!default_toml.empty()) option.default_toml = default_toml[0];
@@ -552,6 +597,7 @@ OptionDescription read_option(LineReader& words) {
   option.since = words.text();
   option.component_kind = words.text();
   option.old_names = words.list();
+  option.length = words.small();
   return option;
 }
 
@@ -564,10 +610,13 @@ PluginDescription describe(const tenon_plugin_v1_t& plugin) {
     const tenon_component_v1& c = **component;
     ComponentDescription& description = result.components.emplace_back();
     description = {
-        c.kind, c.id, c.summary, c.maturity, c.capabilities, texts(c.aliases), texts(c.requirements), {}};
+        c.kind, c.id, c.summary, c.maturity, c.capabilities, texts(c.aliases), texts(c.requirements), {}, {}};
     for (auto option = c.options; option != nullptr && *option != nullptr; ++option) {
       description.options.push_back(describe(**option));
     }
+    for (auto port = c.ports; port != nullptr && *port != nullptr; ++port)
+      description.ports.push_back(
+          {(*port)->name, (*port)->dtypes, (*port)->shape, (*port)->doc, (*port)->flags});
   }
   return result;
 }
@@ -578,7 +627,7 @@ void write_option(LineWriter& out, std::string_view key, const OptionDescription
   std::vector<std::string> default_toml;
   if (o.default_toml) default_toml.push_back(*o.default_toml);
   out.line(key, o.name, std::uint64_t{o.type}, std::uint64_t{o.flags}, default_toml, o.min, o.max, o.choices,
-           o.unit, o.doc, o.since, o.component_kind, o.old_names);
+           o.unit, o.doc, o.since, o.component_kind, o.old_names, std::uint64_t{o.length});
   for (const OptionDescription& inner : o.section) write_option(out, "section_option", inner);
 }
 
@@ -591,6 +640,8 @@ std::string to_lines(const PluginDescription& d) {
     out.line("component", c.kind, c.id, c.summary, std::uint64_t{c.maturity}, c.capabilities, c.aliases,
              c.requirements);
     for (const OptionDescription& o : c.options) write_option(out, "option", o);
+    for (const PortDescription& p : c.ports)
+      out.line("port", p.name, p.dtypes, p.shape, p.doc, std::uint64_t{p.flags});
   }
   out.line("end");
   return out.take();
@@ -626,6 +677,10 @@ std::optional<PluginDescription> from_lines(std::string_view text) {
     } else if (key == "section_option" && !result.components.empty() &&
                !result.components.back().options.empty()) {
       result.components.back().options.back().section.push_back(read_option(words));
+    } else if (key == "port" && !result.components.empty()) {
+      PortDescription& p = result.components.back().ports.emplace_back();
+      for (std::string* field : {&p.name, &p.dtypes, &p.shape, &p.doc}) *field = words.text();
+      p.flags = words.small();
     } else {
       return std::nullopt;
     }

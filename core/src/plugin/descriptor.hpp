@@ -49,7 +49,13 @@ struct OptionDescription {
   std::vector<std::string> choices;
   std::string unit, doc, since, component_kind;
   std::vector<std::string> old_names;
-  std::vector<OptionDescription> section;  ///< of a sections option: what its tables may hold
+  std::vector<OptionDescription> section;  ///< of sections and tables: what each may hold
+  std::uint32_t length = 0;                ///< of a list; 0 = any
+};
+
+struct PortDescription {
+  std::string name, dtypes, shape, doc;
+  std::uint32_t flags = 0;  ///< tenon_port_flags
 };
 
 struct ComponentDescription {
@@ -58,6 +64,7 @@ struct ComponentDescription {
   std::uint64_t capabilities = 0;
   std::vector<std::string> aliases, requirements;
   std::vector<OptionDescription> options;
+  std::vector<PortDescription> ports;
 };
 
 struct PluginDescription {

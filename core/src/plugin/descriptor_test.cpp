@@ -2,6 +2,7 @@
 #include "plugin/descriptor.hpp"
 
 #include <tenon/options.hpp>
+#include <tenon/plugin.hpp>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,16 @@ constexpr OptionSpec kTwice[] = {kPlain[0], kPlain[0]};
 constexpr OptionSpec kNested[] = {option::component("a", "sync/1")};
 constexpr const tenon_option_v1* kSection[] = {nullptr};
 
+constexpr PortSpec kX = port::input("x", "[..., width]").of("f32 f64"),
+                   kY = port::output("y", "[..., width]"), kA = port::input("a", ""),
+                   kB = port::input("b", ""), kNone = port::input("", ""),
+                   kMany = port::input("many", "").repeated(), kMaybe = port::input("maybe", "").optional();
+constexpr const tenon_port_v1* kPorts[] = {&kX, &kY, nullptr};
+constexpr const tenon_port_v1* kUnnamed[] = {&kNone, nullptr};
+constexpr const tenon_port_v1* kBackwards[] = {&kY, &kX, nullptr};
+constexpr const tenon_port_v1* kAfterRepeated[] = {&kMany, &kB, nullptr};
+constexpr const tenon_port_v1* kAfterOptional[] = {&kA, &kMaybe, &kB, nullptr};
+
 struct Sound {
   Sound() {
     component = {
@@ -29,7 +40,8 @@ struct Sound {
         nullptr,          "sign momentum",
         options,          1,
         nullptr,          [](const void*, const tenon_host_v1*, tenon_error*) -> void* { return nullptr; },
-        [](void*) {},     [](void*, const char*) -> void* { return nullptr; }};
+        [](void*) {},     [](void*, const char*) -> void* { return nullptr; },
+        nullptr};
     plugin = {TENON_PLUGIN_ABI_MAGIC,
               sizeof plugin,
               TENON_ABI_EPOCH,
@@ -44,6 +56,10 @@ struct Sound {
               nullptr,
               components,
               nullptr};
+  }
+  void make_layer(const tenon_port_v1* const* ports) {
+    component.kind = "layer/1";
+    component.ports = ports;
   }
   OptionSpec lr = option::real("lr", "1e-4").at_least(0);
   OptionSpec mode = option::text("mode", "\"up\"").one_of(kChoices);
@@ -101,7 +117,7 @@ TEST(Descriptor, Problems) {
       {[](Sound& s) { s.components[0] = nullptr; }, "it offers no component"},
       {[](Sound& s) { s.components[1] = &s.component; },
        "component optimizer.lion: the id is declared twice"},
-      {[](Sound& s) { s.component.struct_size = 4; }, "a component has struct_size 4, expected at least 88"},
+      {[](Sound& s) { s.component.struct_size = 4; }, "a component has struct_size 4, expected at least 96"},
       {[](Sound& s) { s.component.kind = "optimizer"; },
        "component kind 'optimizer' is not of the form 'optimizer/1'"},
       {[](Sound& s) { s.component.kind = "optimizer/0"; },
@@ -120,7 +136,7 @@ TEST(Descriptor, Problems) {
       {[](Sound& s) { s.component.destroy = nullptr; }, "component optimizer.lion: destroy is missing"},
       {[](Sound& s) { s.component.query = nullptr; }, "component optimizer.lion: query is missing"},
       {[](Sound& s) { s.lr.struct_size = 4; },
-       "component optimizer.lion: an option has struct_size 4, expected at least 104"},
+       "component optimizer.lion: an option has struct_size 4, expected at least 112"},
       {[](Sound& s) { s.lr.name = "learning rate"; },
        "component optimizer.lion: option name 'learning rate' is not a lower-case letter followed by lower "
        "case, digits "
@@ -151,9 +167,28 @@ TEST(Descriptor, Problems) {
       {[](Sound& s) { s.lr = option::component("inner", "sync"); },
        "component optimizer.lion: option 'inner': component_kind 'sync' is not of the form 'sync/1'"},
       {[](Sound& s) { s.lr.section_options = kSection; },
-       "component optimizer.lion: option 'lr': section_options go with the type sections, and only with it"},
+       "component optimizer.lion: option 'lr': section_options go with the types sections and tables, and "
+       "only "
+       "with them"},
       {[](Sound& s) { s.lr = option::sections<kNested>("site"); },
-       "component optimizer.lion: option 'site': a section holds neither components nor sections"},
+       "component optimizer.lion: option 'site': a section holds neither components nor tables"},
+      {[](Sound& s) { s.lr = option::tables<kNested>("phase"); },
+       "component optimizer.lion: option 'phase': a section holds neither components nor tables"},
+      {[](Sound& s) { s.lr.tenon_option_v1::length = 2; },
+       "component optimizer.lion: option 'lr': only lists have a length"},
+      {[](Sound& s) { s.lr = option::reals("lr", "[1]").length(2); },
+       "component optimizer.lion: option 'lr': the default [1] has 1 element(s), and the length is 2"},
+      {[](Sound& s) { s.component.ports = kPorts; },
+       "component optimizer.lion: port 'x': only layers have inputs and outputs"},
+      {[](Sound& s) { s.make_layer(kUnnamed); },
+       "component layer.lion: port name '' is not a lower-case letter followed by lower case, digits and "
+       "'_'"},
+      {[](Sound& s) { s.make_layer(kBackwards); },
+       "component layer.lion: port 'x': an input follows an output"},
+      {[](Sound& s) { s.make_layer(kAfterRepeated); },
+       "component layer.lion: port 'b': it follows a repeated one"},
+      {[](Sound& s) { s.make_layer(kAfterOptional); },
+       "component layer.lion: port 'b': it follows an optional one and is not optional"},
       {[](Sound& s) { s.lr = option::sections<kTwice>("site"); },
        "component optimizer.lion: option 'site': option 'a': the name is declared twice"},
       {[](Sound& s) { s.lr.flags = TENON_OPTION_REQUIRED; },
@@ -233,11 +268,25 @@ TEST(OptionDefault, RubbishDoesNoHarm) {
   for (int round = 0; round < 20000; ++round) {
     std::string text(random() % 12, ' ');
     for (char& c : text) c = alphabet[random() % alphabet.size()];
-    OptionSpec spec(static_cast<tenon_option_type>(random() % 10), "a", text.c_str());
+    OptionSpec spec(static_cast<tenon_option_type>(random() % 12), "a", text.c_str());
     const std::string problem = default_problem(spec);
     EXPECT_TRUE(problem.empty() || problem.rfind("the default ", 0) == 0 ||
                 spec.type >= TENON_OPTION_COMPONENT);
   }
+}
+
+TEST(Description, PortsAndLengthsComeBackToo) {
+  Sound sound;
+  sound.make_layer(kPorts);
+  sound.lr = option::reals("lr", "[1, 2]").length(2);
+  const std::string lines = to_lines(describe(sound.plugin));
+  const auto back = from_lines(lines);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->components[0].options[0].length, 2u);
+  ASSERT_EQ(back->components[0].ports.size(), 2u);
+  EXPECT_EQ(back->components[0].ports[0].dtypes, "f32 f64");
+  EXPECT_EQ(back->components[0].ports[1].flags, static_cast<std::uint32_t>(TENON_PORT_OUTPUT));
+  EXPECT_EQ(to_lines(*back), lines);
 }
 
 TEST(Description, SectionsComeBackToo) {

@@ -39,7 +39,16 @@ AT(tenon_option_v1, since, 72);
 AT(tenon_option_v1, component_kind, 80);
 AT(tenon_option_v1, old_names, 88);
 AT(tenon_option_v1, section_options, 96);
-SIZE(tenon_option_v1, 104);
+AT(tenon_option_v1, length, 104);
+SIZE(tenon_option_v1, 112);
+
+AT(tenon_port_v1, struct_size, 0);
+AT(tenon_port_v1, flags, 4);
+AT(tenon_port_v1, name, 8);
+AT(tenon_port_v1, dtypes, 16);
+AT(tenon_port_v1, shape, 24);
+AT(tenon_port_v1, doc, 32);
+SIZE(tenon_port_v1, 40);
 
 AT(tenon_component_v1, struct_size, 0);
 AT(tenon_component_v1, maturity, 4);
@@ -53,7 +62,8 @@ AT(tenon_component_v1, requirements, 56);
 AT(tenon_component_v1, create, 64);
 AT(tenon_component_v1, destroy, 72);
 AT(tenon_component_v1, query, 80);
-SIZE(tenon_component_v1, 88);
+AT(tenon_component_v1, ports, 88);
+SIZE(tenon_component_v1, 96);
 
 AT(tenon_plugin_v1_t, magic, 0);
 AT(tenon_plugin_v1_t, struct_size, 8);
@@ -81,6 +91,7 @@ static_assert(TENON_OPTION_INT_LIST == 5);
 static_assert(TENON_OPTION_REAL_LIST == 6);
 static_assert(TENON_OPTION_TEXT_LIST == 7);
 static_assert(TENON_OPTION_PATH_LIST == 10);
+static_assert(TENON_OPTION_TABLES == 11);
 static_assert(TENON_OPTION_COMPONENT == 8);
 static_assert(TENON_OPTION_SECTIONS == 9);
 static_assert(TENON_OPTION_REQUIRED == 1);
@@ -88,12 +99,11 @@ static_assert(TENON_EXPERIMENTAL == 0);
 static_assert(TENON_STABLE == 1);
 static_assert(TENON_DEPRECATED == 2);
 static_assert(TENON_CAP_HOST == 1ull << 0);
-static_assert(TENON_CAP_CUDA == 1ull << 1);
-static_assert(TENON_CAP_DETERMINISTIC == 1ull << 2);
 static_assert(TENON_CAP_NONDETERMINISTIC == 1ull << 3);
 static_assert(TENON_CAP_HOGWILD == 1ull << 4);
-static_assert(TENON_CAP_COLLECTIVE == 1ull << 5);
-static_assert(TENON_CAP_STATEFUL == 1ull << 6);
 static_assert(TENON_CAP_SURVIVES_DEATH == 1ull << 7);
+static_assert(TENON_PORT_OUTPUT == 1);
+static_assert(TENON_PORT_OPTIONAL == 2);
+static_assert(TENON_PORT_REPEATED == 4);
 
 }  // namespace

@@ -36,8 +36,7 @@ class Adult final : public IndexedDataset {
   };
   static constexpr ComponentInfo kInfo{.id = "adult",
                                        .summary = "UCI Adult: 6 numbers, 8 categories, income above 50,000",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
 
   explicit Adult(const Options& options);
 

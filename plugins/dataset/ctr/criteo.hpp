@@ -106,8 +106,7 @@ class Criteo final : public IndexedDataset {
   static constexpr ComponentInfo kInfo{
       .id = "criteo",
       .summary = "Criteo's click logs: 13 numbers, 26 categories, plain or gzip",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   Criteo(const Options& options, Host& host);
 

@@ -54,8 +54,7 @@ class SyntheticCtr final : public IndexedDataset {
   static constexpr ComponentInfo kInfo{
       .id = "synthetic_ctr",
       .summary = "click-through samples of a planted model with known logits; no files",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit SyntheticCtr(const Options& options);
 

@@ -47,10 +47,8 @@ class Mnist final : public IndexedDataset {
           .doc_text("name of the field of images, as the model asks for it"),
       option::text("label_field", "\"label\"").doc_text("name of the field of labels"),
   };
-  static constexpr ComponentInfo kInfo{.id = "mnist",
-                                       .summary = "images and classes from IDX files",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "mnist", .summary = "images and classes from IDX files", .options = kOptions};
 
   explicit Mnist(const Options& options);
 

@@ -113,10 +113,8 @@ class Npy final : public Arrays {
   static constexpr auto kOptions = array_options(
       "fields that models read: \"name=file\" each", "fields that losses compare with: \"name=file\" each",
       "files to validate on, in place of a held-out share; the same names as in inputs");
-  static constexpr ComponentInfo kInfo{.id = "npy",
-                                       .summary = "arrays in NumPy's .npy files, one field per file",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "npy", .summary = "arrays in NumPy's .npy files, one field per file", .options = kOptions};
 
   explicit Npy(const Options& options) : Arrays("data.npy", "file.npy", options) {}
 
@@ -133,10 +131,8 @@ class Hdf5 final : public Arrays {
       "fields that models read: \"name=file.h5:/dataset\" each; without \":...\" the dataset /name",
       "fields that losses compare with, likewise",
       "what to validate on, in place of a held-out share; the same names as in inputs");
-  static constexpr ComponentInfo kInfo{.id = "hdf5",
-                                       .summary = "datasets in HDF5 files, one field per dataset",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "hdf5", .summary = "datasets in HDF5 files, one field per dataset", .options = kOptions};
 
   explicit Hdf5(const Options& options) : Arrays("data.hdf5", "file.h5:/dataset", options) {}
 

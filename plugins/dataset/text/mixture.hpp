@@ -87,8 +87,7 @@ class Mixture final : public WindowDataset {
   static constexpr ComponentInfo kInfo{
       .id = "mixture",
       .summary = "several text sources by weight, with exact shares at every moment",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit Mixture(const Options& options);
   void open(std::uint64_t seed_order) override;

@@ -99,10 +99,8 @@ class Text final : public WindowDataset {
                     "for uint32 "
                     "(Llama 3)"),
   };
-  static constexpr ComponentInfo kInfo{.id = "text",
-                                       .summary = "bytes or tokens of a text file, in windows",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "text", .summary = "bytes or tokens of a text file, in windows", .options = kOptions};
 
   explicit Text(const Options& options);
   void open(std::uint64_t seed_order) override;

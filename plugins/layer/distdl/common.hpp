@@ -13,8 +13,6 @@
 
 namespace tenon::distdl {
 
-inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC;
-
 /// Throws Error(kConfig): "layer 'conv1': <what>".
 [[noreturn]] inline void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
@@ -25,14 +23,9 @@ inline StridedCopyOps* boxes_of(Device& device) {
   return device.space() == MemorySpace::kHost ? nullptr : &device.family<StridedCopyOps>();
 }
 
-/// The only input, an activation.
-inline ValueSpec expect_one_activation(const InferContext& context) {
-  if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
+/// The only input, which is no sum over ranks.
+inline ValueSpec expect_summed(const InferContext& context) {
   ValueSpec x = context.input(0);
-  if (x.dtype != context.activations()) {
-    refuse(context, fmt::format("expected x in the activations' number format {}, found {}",
-                                dtype_name(context.activations()), dtype_name(x.dtype)));
-  }
   if (!x.layout.partial.empty())
     refuse(context,
            "x is a sum over ranks (" + layout_text(x.layout) + "); put a repartition before the layer");

@@ -13,7 +13,7 @@
 
 namespace tenon::distdl {
 void Conv::infer(InferContext& context) {
-  const ValueSpec x = expect_one_activation(context);
+  const ValueSpec x = expect_summed(context);
   windows_.infer(context, options_, x);
   plan_ = plan_channels(context, options_, x.layout, windows_.output_layout(options_.integer("features")));
   Mesh& mesh = context.mesh();

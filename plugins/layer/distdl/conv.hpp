@@ -44,11 +44,13 @@ class Conv final : public Layer {
                     "while the others' shards travel. It copies what these outputs read and are, and adds up "
                     "gradients of weights in another order; needs backward = gather"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "conv",
       .summary = "convolution in 1 to 3 dimensions that may be sharded over a mesh",
       .options = kOptions,
-      .capabilities = kOnHost};
+      .ports = kPorts};
 
   explicit Conv(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -37,7 +37,7 @@ std::int64_t extent_of(const InferContext& context, const Options& options, cons
 }  // namespace
 
 void ConvTranspose::infer(InferContext& context) {
-  const ValueSpec x = expect_one_activation(context);
+  const ValueSpec x = expect_summed(context);
   expect_planes(context, x.layout);
   expect_whole_channels(context, x.layout);
   features_ = options_.integer("features"), groups_ = options_.integer("groups");

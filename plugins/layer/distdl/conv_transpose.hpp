@@ -35,11 +35,13 @@ class ConvTranspose final : public Layer {
       as_in_conv("weight"),
       as_in_conv("chunk"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "conv_transpose",
       .summary = "transposed convolution in 1 to 3 dimensions that may be sharded over a mesh",
       .options = kOptions,
-      .capabilities = kOnHost};
+      .ports = kPorts};
 
   explicit ConvTranspose(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

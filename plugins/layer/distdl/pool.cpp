@@ -6,7 +6,7 @@
 namespace tenon::distdl {
 
 void Pool::infer(InferContext& context) {
-  const ValueSpec x = expect_one_activation(context);
+  const ValueSpec x = expect_summed(context);
   windows_.infer(context, options_, x);
   for (int d = 0; d < windows_.spatial(); ++d) {
     const WindowSpec& window = windows_.global();

@@ -35,10 +35,12 @@ class Pool : public Layer {
 
 class MaxPool final : public Pool {
  public:
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "max_pool",
                                        .summary = "greatest element of each window, over a mesh too",
                                        .options = kPoolOptions,
-                                       .capabilities = kOnHost};
+                                       .ports = kPorts};
   using Pool::Pool;
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
@@ -50,10 +52,12 @@ class MaxPool final : public Pool {
 
 class AveragePool final : public Pool {
  public:
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "average_pool",
                                        .summary = "mean of each window, over a mesh too",
                                        .options = kPoolOptions,
-                                       .capabilities = kOnHost};
+                                       .ports = kPorts};
   using Pool::Pool;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;

@@ -53,7 +53,6 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
 }
 
 void Repartition::infer(InferContext& context) {
-  if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
   const ValueSpec x = context.input(0);
   Mesh& mesh = context.mesh();
   const Layout to = wanted(context, x.layout.shape, mesh);

@@ -24,10 +24,11 @@ class Repartition final : public Layer {
           .between(0, 2147483647)
           .doc_text(
               "with one dimension: the size of each shard, 0 for a rank that is idle; absent: even shards")};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[...]"), port::output("y", "[...]")};
   static constexpr ComponentInfo kInfo{.id = "repartition",
                                        .summary = "a value in another layout over the mesh",
                                        .options = kOptions,
-                                       .capabilities = kOnHost};
+                                       .ports = kPorts};
 
   explicit Repartition(const Options& options);
   void infer(InferContext& context) override;

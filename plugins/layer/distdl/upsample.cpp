@@ -43,7 +43,7 @@ TensorView flat(TensorView view) {
 }  // namespace
 
 void Upsample::infer(InferContext& context) {
-  const ValueSpec x = expect_one_activation(context);
+  const ValueSpec x = expect_summed(context);
   expect_planes(context, x.layout);
   const Shape& inputs = x.layout.shape;
   const Interpolation kind = options_.choice("mode", kModes);

@@ -27,10 +27,12 @@ class Upsample final : public Layer {
               "nearest: each element repeated; linear: between the centres of elements, the outermost "
               "repeated beyond theirs; linear_aligned: the first and the last element keep their places"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "upsample",
                                        .summary = "nearest or linear interpolation, over a mesh too",
                                        .options = kOptions,
-                                       .capabilities = kOnHost};
+                                       .ports = kPorts};
 
   explicit Upsample(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -71,7 +71,6 @@ void BoxCopier::add(TensorView gradient, const Shape& box, const GradientSink& s
 // Padding and cropping on the far sides: each is the other's adjoint.
 
 void Margin::infer(InferContext& context) {
-  expect_inputs(context, 1);
   Layout y = expect_field(context, 0);
   const Shape x = y.shape;
   const auto widths = options_.integers("widths");
@@ -114,7 +113,6 @@ void Margin::backward(BackwardContext& context) {
 // Layer `coordinates`: x's channels, then the grid, the same for every sample.
 
 void Coordinates::infer(InferContext& context) {
-  expect_inputs(context, 1);
   const Layout layout = expect_field(context, 0);
   const Box part = part_of(layout, context.mesh().place());
   x_ = part.extents;

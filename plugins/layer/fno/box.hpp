@@ -58,19 +58,23 @@ class Margin : public Layer {
 
 class PadFar final : public Margin {
  public:
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "pad_far",
                                        .summary = "zeros after the last point of each dimension",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
   explicit PadFar(const Options& options) : Margin(options, true) {}
 };
 
 class CropFar final : public Margin {
  public:
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "crop_far",
                                        .summary = "removes the last points of each dimension",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
   explicit CropFar(const Options& options) : Margin(options, false) {}
 };
 
@@ -78,9 +82,10 @@ class CropFar final : public Margin {
 /// at point i of n. Index 0 is on the boundary and the end of the last interval is not, as in periodic grids.
 class Coordinates final : public Layer {
  public:
-  static constexpr ComponentInfo kInfo{.id = "coordinates",
-                                       .summary = "the place of every point as further channels",
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
+  static constexpr ComponentInfo kInfo{
+      .id = "coordinates", .summary = "the place of every point as further channels", .ports = kPorts};
 
   explicit Coordinates(const Options&) {}
   void infer(InferContext& context) override;

@@ -9,7 +9,6 @@
 namespace tenon::fno {
 
 void ChannelLinear::infer(InferContext& context) {
-  expect_inputs(context, 1);
   const Layout layout = expect_field(context, 0);
   const Shape x = context.input(0).shape;
   batch_ = x[0], in_ = x[1], points_ = product(points_of(x)), out_ = options_.integer("features");

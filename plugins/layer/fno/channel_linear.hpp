@@ -23,10 +23,12 @@ class ChannelLinear final : public Layer {
       layer_common::module_kind("\"linear\""),
       layer_common::weight_name(),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "channel_linear",
                                        .summary = "linear map of the channels at every point",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
 
   explicit ChannelLinear(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -9,17 +9,8 @@ void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
-void expect_inputs(const InferContext& context, int count) {
-  if (context.inputs() != count)
-    refuse(context,
-           fmt::format("expected {} input{}, found {}", count, count == 1 ? "" : "s", context.inputs()));
-}
-
 Layout expect_field(const InferContext& context, int index) {
   const ValueSpec spec = context.input(index);
-  if (spec.dtype != context.activations())
-    refuse(context, fmt::format("expected input {} in the activations' number format {}, found {}", index,
-                                dtype_name(context.activations()), dtype_name(spec.dtype)));
   const Layout& layout = spec.layout;
   const int dims = layout.shape.rank() - 2;
   if (dims < 1 || dims > kMaxDims)

@@ -18,7 +18,6 @@ inline constexpr int kMaxDims = 4;
 
 /// Throws Error(kConfig): "layer 'layers.0.spectral': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-void expect_inputs(const InferContext& context, int count);
 /// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions, any of which except the
 /// channels may be sharded over the mesh; returns its layout. The shape of its spec is this rank's
 /// shard.

@@ -11,7 +11,6 @@ Refine::Refine(const Options& options)
     : factor_(options.integer("factor")), behind_(options.choice("behind", kBehind)) {}
 
 void Refine::infer(InferContext& context) {
-  expect_inputs(context, 1);
   Layout layout = expect_field(context, 0);
   for (const DimSharding& sharding : layout.sharding) {
     if (sharding.dim >= 2)

@@ -29,10 +29,12 @@ class Refine final : public Layer {
           .one_of(kBehind)
           .doc_text("the value after the last point: its own, 0, or the first point of a periodic field"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "refine",
                                        .summary = "linear interpolation onto a finer grid",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
 
   explicit Refine(const Options& options);
   void infer(InferContext& context) override;

@@ -32,15 +32,6 @@ RelativeL2::RelativeL2(const Options& options)
     : metric_(options.text("metric")), offset_(options.real("offset")), scale_(options.real("scale")) {}
 
 void RelativeL2::infer(InferContext& context) {
-  expect_inputs(context, 2);
-  for (int i = 0; i < 2; ++i) {
-    const ValueSpec spec = context.input(i);
-    if (spec.dtype != context.activations() || spec.shape.rank() < 1)
-      refuse(context, "expected " + std::string(i == 0 ? "predictions" : "targets") +
-                          " [batch, ...] in the activations' number format " +
-                          std::string(dtype_name(context.activations())) + ", found " +
-                          std::string(dtype_name(spec.dtype)) + " " + spec.shape.text());
-  }
   const Layout layout = context.input(0).layout, targets = context.input(1).layout;
   if (!(layout.shape == targets.shape))
     refuse(context, "expected predictions and targets of equal shape, found " + layout.shape.text() +

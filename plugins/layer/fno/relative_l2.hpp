@@ -47,10 +47,14 @@ class RelativeL2 final : public Layer, public LossLayer {
       option::real("offset", "0").doc_text("a value v of either input stands for offset + scale * v"),
       option::real("scale", "1").doc_text("see offset"),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("predictions", "[batch, ...]").of("activations"),
+      port::input("targets", "[batch, ...]").of("activations"),
+      port::output("loss", "[2]").of("f64").doc_text("sum over samples, and their number")};
   static constexpr ComponentInfo kInfo{.id = "relative_l2",
                                        .summary = "norm of the error over norm of the target, per sample",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
 
   explicit RelativeL2(const Options& options);
   void infer(InferContext& context) override;

@@ -30,7 +30,6 @@ std::vector<std::int64_t> SpectralConv::kept_modes(const InferContext& context, 
 }
 
 void SpectralConv::infer(InferContext& context) {
-  expect_inputs(context, 1);
   const Layout x = expect_field(context, 0);
   const std::vector<Dimension> dimensions = dimensions_of(points_of(x.shape), kept_modes(context, x.shape));
   in_ = x.shape[1];

@@ -33,11 +33,13 @@ class SpectralConv final : public Layer {
                     "unsharded dimensions first and moves less, and needs the last dimension unsharded"),
       layer_common::weight_name(),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "spectral_conv",
       .summary = "products of channels per Fourier mode, of which a few are kept",
       .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .ports = kPorts};
 
   explicit SpectralConv(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

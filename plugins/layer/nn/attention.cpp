@@ -9,17 +9,16 @@
 namespace tenon::nn {
 
 void SelfAttention::infer(InferContext& context) {
-  expect_inputs(context, 3);
-  const Shape q = expect_activation(context, 0, 3);
+  const Shape q = context.input(0).shape;
   const std::int64_t heads = options_.integer("heads");
   for (int i = 1; i < 3; ++i) {
-    const Shape other = expect_activation(context, i, 3);
+    const Shape other = context.input(i).shape;
     if (!(other == q))
       refuse(context, "expected q, k, v of equal shape, found " + q.text() + " and " + other.text());
   }
-  if (q.rank() != 3 || q[2] % heads != 0) {
-    refuse(context, fmt::format("expected [batch, time, width] with width a multiple of {} heads, found {}",
-                                heads, q.text()));
+  if (q[2] % heads != 0) {
+    refuse(context,
+           fmt::format("expected a width that is a multiple of {} heads, found {}", heads, q.text()));
   }
   const std::int64_t head_width = q[2] / heads;
   device_ = &context.device();

@@ -23,10 +23,16 @@ class SelfAttention final : public Layer {
           .doc_text("position t sees t - window + 1 ... t; 0: all earlier ones"),
       option::boolean("scaled", "true").doc_text("divide logits by sqrt(d_head); GPT-Neo does not"),
   };
+  // [ports]
+  static constexpr PortSpec kPorts[] = {port::input("q", "[batch, time, width]").of("activations"),
+                                        port::input("k", "[batch, time, width]").of("activations"),
+                                        port::input("v", "[batch, time, width]").of("activations"),
+                                        port::output("y", "[batch, time, width]").of("activations")};
+  // [/ports]
   static constexpr ComponentInfo kInfo{.id = "attention",
                                        .summary = "causal self-attention on q, k, v, global or in a window",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit SelfAttention(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -73,35 +73,6 @@ void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
-void expect_inputs(const InferContext& context, int count) {
-  if (context.inputs() != count) {
-    refuse(context,
-           fmt::format("expected {} input{}, found {}", count, count == 1 ? "" : "s", context.inputs()));
-  }
-}
-
-Shape expect_activation(const InferContext& context, int index, int rank) {
-  const ValueSpec spec = context.input(index);
-  if (spec.dtype != context.activations()) {
-    refuse(context, fmt::format("expected input {} in the activations' number format {}, found {}", index,
-                                dtype_name(context.activations()), dtype_name(spec.dtype)));
-  }
-  if (spec.shape.rank() < rank) {
-    refuse(context, fmt::format("expected input {} of at least {} dimensions, found shape {}", index, rank,
-                                spec.layout.shape.text()));
-  }
-  return spec.shape;
-}
-
-Shape expect_ids(const InferContext& context, int index) {
-  const ValueSpec spec = context.input(index);
-  if (spec.dtype != DType::kI32) {
-    refuse(context, fmt::format("expected input {} to be i32 numbers of rows or classes, found {}", index,
-                                dtype_name(spec.dtype)));
-  }
-  return spec.shape;
-}
-
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink) {
   if (sink.view.empty()) return;
   if (sink.accumulate) {

@@ -15,9 +15,6 @@
 
 namespace tenon::nn {
 
-/// A layer that reaches memory only through the device's operators runs wherever they do.
-inline constexpr std::uint64_t kAnywhere = TENON_CAP_DETERMINISTIC;
-
 /// A value seen as a matrix: the last extent is the columns, all others together are the rows.
 std::int64_t rows_of(const Shape& shape);
 std::int64_t columns_of(const Shape& shape);
@@ -43,11 +40,6 @@ ParameterSpec vector_parameter(const InferContext& context, std::string_view mem
 
 /// Throws Error(kConfig): "layer 'h.0.mlp.c_fc': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-void expect_inputs(const InferContext& context, int count);
-/// Input `index` is an activation of at least `rank` dimensions; returns its shape.
-Shape expect_activation(const InferContext& context, int index, int rank);
-/// Input `index` holds i32 class or token numbers; returns its shape.
-Shape expect_ids(const InferContext& context, int index);
 
 /// sink (+)= gradient: the backward of a layer whose derivative is one. Writes nothing to an empty sink.
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);

@@ -11,8 +11,7 @@ namespace tenon::nn {
 // Layer `embedding`: gather in forward, scatter-add of the whole table's gradient in backward.
 
 void Embedding::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const std::int64_t ids_here = expect_ids(context, 0).elements();
+  const std::int64_t ids_here = context.input(0).shape.elements();
   const Layout ids = expect_parts(context, 0);
   const int last = ids.shape.rank();
   if (last >= kMaxRank) refuse(context, "ids of shape " + ids.shape.text() + " leave no room for the width");
@@ -59,14 +58,12 @@ TensorView samples(TensorView view) {
 }  // namespace
 
 void Positions::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape here = expect_activation(context, 0, 3);
+  const Shape here = context.input(0).shape;
   const Layout x = expect_parts(context, 0);
   const std::int64_t positions = options_.integer("context");
-  if (x.shape.rank() != 3 || x.shape[1] > positions) {
+  if (x.shape[1] > positions) {
     refuse(context,
-           fmt::format("expected [batch, time, width] with time at most {} (option 'context'), found {}",
-                       positions, x.shape.text()));
+           fmt::format("expected a time at most {} (option 'context'), found {}", positions, x.shape.text()));
   }
   ParameterSpec table =
       weight_parameter(context, options_, {positions, x.shape[2]}, options_.real("init_scale"));

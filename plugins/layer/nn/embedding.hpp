@@ -29,10 +29,12 @@ class Embedding final : public Layer {
           .doc_text(
               "axes of the mesh that shard the width, together and evenly; none: every rank has whole rows"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("ids", "[...]").of("i32"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "embedding",
                                        .summary = "rows of a learned table by number",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Embedding(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;
@@ -65,10 +67,10 @@ class Positions final : public Layer {
       option::text("weight", nullptr)
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
   };
-  static constexpr ComponentInfo kInfo{.id = "positions",
-                                       .summary = "adds a learned row per position",
-                                       .options = kOptions,
-                                       .capabilities = kAnywhere};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, time, width]").of("activations"),
+                                        port::output("y", "[batch, time, width]").of("activations")};
+  static constexpr ComponentInfo kInfo{
+      .id = "positions", .summary = "adds a learned row per position", .options = kOptions, .ports = kPorts};
 
   explicit Positions(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -24,7 +24,6 @@ std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t voc
 }  // namespace
 
 void HeadCrossEntropy::infer(InferContext& context) {
-  expect_inputs(context, 2);
   const Layout counted = expect_targets(context, "x");
   const Shape x = context.input(0).shape;
   rows_ = rows_of(x);

@@ -31,11 +31,15 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
       kLabelSmoothing,
       layer_common::metric_name(),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("x", "[batch, ..., width]").of("activations"),
+      port::input("targets", "[...]").of("i32").doc_text("one per row; negative ones do not count"),
+      port::output("loss", "[2]").of("f64").doc_text("sum over targets, and their number")};
   static constexpr ComponentInfo kInfo{
       .id = "head_cross_entropy",
       .summary = "output projection and cross-entropy over a vocabulary, in chunks",
       .options = kOptions,
-      .capabilities = kAnywhere};
+      .ports = kPorts};
 
   explicit HeadCrossEntropy(const Options& options)
       : options_(options), metric_(options.text("metric")), smoothing_(options.real("label_smoothing")) {}

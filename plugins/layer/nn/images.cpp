@@ -35,12 +35,6 @@ WindowSpec undilated(const InferContext& context, const Options& options, const 
 
 }  // namespace
 
-Shape expect_image(const InferContext& context) {
-  const Shape x = expect_activation(context, 0, 1);
-  if (x.rank() != 4) refuse(context, "expected x [batch, channels, height, width], found shape " + x.text());
-  return x;
-}
-
 void set_pair(const InferContext& context, const Options& options, std::string_view name,
               std::int64_t (&pair)[3]) {
   const auto values = options.integers(name);
@@ -79,8 +73,7 @@ constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 }  // namespace
 
 void Conv2d::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_image(context);
+  const Shape x = context.input(0).shape;
   const std::int64_t features = options_.integer("features"), group_count = options_.integer("groups");
   if (x[1] % group_count != 0 || features % group_count != 0) {
     refuse(context, fmt::format("groups = {} must divide the {} channels of x and the {} features",
@@ -204,8 +197,7 @@ void expect_small_padding(const InferContext& context, const WindowSpec& window)
 }  // namespace
 
 void MaxPool2d::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_image(context);
+  const Shape x = context.input(0).shape;
   window_ = dilated_window_over(context, options_, x);
   expect_small_padding(context, window_);
   ops_ = &context.device().family<WindowOps>();
@@ -225,8 +217,7 @@ void MaxPool2d::backward(BackwardContext& context) {
 }
 
 void AveragePool2d::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_image(context);
+  const Shape x = context.input(0).shape;
   if (options_.boolean("global")) {
     for (int d = 0; d < 2; ++d) window_.extent[d] = window_.kernel[d] = x[2 + d];
   } else {
@@ -281,8 +272,6 @@ Layout flattened(const InferContext& context, const Layout& x) {
 }  // namespace
 
 void Flatten::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  expect_activation(context, 0, 1);
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   context.output(placed(context, flattened(context, expect_parts(context, 0))));

@@ -14,8 +14,6 @@ namespace tenon::nn {
 
 // The window of convolutions and pools over images [batch, channels, height, width], from their options.
 
-/// The shape of input 0, which must be an image.
-Shape expect_image(const InferContext& context);
 /// Two extents from a list option of one number (both) or two (height, width).
 void set_pair(const InferContext& context, const Options& options, std::string_view name,
               std::int64_t (&pair)[3]);
@@ -48,10 +46,13 @@ class Conv2d final : public Layer {
           "samples whose windows are held as rows at a time, where there are rows; 0: as many as keep "
           "them below 1 Mi elements"),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("x", "[batch, channels, height, width]").of("activations"),
+      port::output("y", "[batch, channels, height, width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "conv2d",
                                        .summary = "convolution of images, as linear sites over their windows",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Conv2d(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;
@@ -90,10 +91,13 @@ class MaxPool2d final : public Layer {
       layer_common::padding("on each side, at most half the kernel; never chosen"),
       layer_common::dilation(),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("x", "[batch, channels, height, width]").of("activations"),
+      port::output("y", "[batch, channels, height, width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "max_pool2d",
                                        .summary = "greatest element of each window of an image",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit MaxPool2d(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;
@@ -121,10 +125,13 @@ class AveragePool2d final : public Layer {
                             "the kernel"),
       option::boolean("count_padding", "true").doc_text("whether zeros of the padding count as elements"),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("x", "[batch, channels, height, width]").of("activations"),
+      port::output("y", "[batch, channels, height, width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "average_pool2d",
                                        .summary = "mean of each window of an image, or of the whole image",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit AveragePool2d(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;
@@ -144,8 +151,9 @@ class AveragePool2d final : public Layer {
 /// columns.
 class Flatten final : public Layer {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "flatten", .summary = "one row per sample", .capabilities = kAnywhere};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, ...]").of("activations"),
+                                        port::output("y", "[batch, features]").of("activations")};
+  static constexpr ComponentInfo kInfo{.id = "flatten", .summary = "one row per sample", .ports = kPorts};
 
   explicit Flatten(const Options&) {}
   void infer(InferContext& context) override;

@@ -35,8 +35,6 @@ Layout scattered(Layout y, const std::vector<int>& axes, const Mesh& mesh) {
 }  // namespace
 
 void Linear::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  expect_activation(context, 0, 2);
   const Layout x = expect_parts(context, 0);
   const std::vector<int> axes = free_axes(context, options_, x);
   const std::int64_t features = options_.integer("features");

@@ -34,10 +34,12 @@ class Linear final : public Layer {
           .doc_text("where axes of the mesh shard the columns of x, the sums over them are sharded over "
                     "these axes in dimension 0, instead of being copied to all ranks along them"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, ..., columns]").of("activations"),
+                                        port::output("y", "[batch, ..., features]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "linear",
                                        .summary = "y = x w^T + b over the last dimension",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Linear(const Options& options) : options_(options) {}
   void infer(InferContext& context) override;

@@ -10,8 +10,6 @@ namespace tenon::nn {
 // Sum and count of a loss. Counting happens on the host: targets are few beside logits.
 
 Layout expect_targets(const InferContext& context, std::string_view rows) {
-  expect_activation(context, 0, 2);
-  expect_ids(context, 1);
   const Layout all = context.input(0).layout, targets = context.input(1).layout;
   if (targets.shape.elements() != rows_of(all.shape)) {
     refuse(context, fmt::format("expected one target per row of {} {}, found targets {}", rows,
@@ -71,7 +69,6 @@ void LossSum::write(double sum, double count, TensorView output) {
 // Layer `softmax_cross_entropy`: keeps one log-sum-exp per row instead of the probabilities.
 
 void SoftmaxCrossEntropy::infer(InferContext& context) {
-  expect_inputs(context, 2);
   const Layout counted = expect_targets(context, "logits");
   const Shape logits = context.input(0).shape;
   const std::int64_t rows = rows_of(logits);
@@ -108,9 +105,7 @@ void SoftmaxCrossEntropy::backward(BackwardContext& context) {
 // Layer `mse`: differences and squares in float32 (float64) whatever the activations are.
 
 void Mse::infer(InferContext& context) {
-  expect_inputs(context, 2);
-  const Shape x = expect_activation(context, 0, 1);
-  expect_activation(context, 1, 1);
+  const Shape x = context.input(0).shape;
   const Layout layout = context.input(0).layout, targets = context.input(1).layout;
   if (!(layout.shape == targets.shape)) {
     refuse(context, "expected predictions and targets of equal shape, found " + layout.shape.text() +
@@ -164,7 +159,6 @@ void Mse::backward(BackwardContext& context) {
 // Layer `accuracy`: the host compares logits, which are few beside the values they come from.
 
 void Accuracy::infer(InferContext& context) {
-  expect_inputs(context, 2);
   const Layout counted = expect_targets(context, "logits");
   const Shape logits = context.input(0).shape;
   device_ = &context.device();

@@ -55,10 +55,14 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
       kLabelSmoothing,
       layer_common::metric_name(),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("logits", "[batch, ..., classes]").of("activations"),
+      port::input("targets", "[...]").of("i32").doc_text("one per row; negative ones do not count"),
+      port::output("loss", "[2]").of("f64").doc_text("sum over targets, and their number")};
   static constexpr ComponentInfo kInfo{.id = "softmax_cross_entropy",
                                        .summary = "cross-entropy of logits against class numbers, in nats",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit SoftmaxCrossEntropy(const Options& options)
       : smoothing_(options.real("label_smoothing")), metric_(options.text("metric")) {}
@@ -91,10 +95,14 @@ class Mse final : public Layer, public LossLayer {
   static constexpr OptionSpec kOptions[] = {
       layer_common::metric_name(),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("predictions", "[batch, ...]").of("activations"),
+      port::input("targets", "[batch, ...]").of("activations"),
+      port::output("loss", "[2]").of("f64").doc_text("sum over targets, and their number")};
   static constexpr ComponentInfo kInfo{.id = "mse",
                                        .summary = "squared error of predictions against targets, per element",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Mse(const Options& options) : metric_(options.text("metric")) {}
   void infer(InferContext& context) override;
@@ -130,10 +138,14 @@ class Accuracy final : public Layer, public LossLayer {
   static constexpr OptionSpec kOptions[] = {
       option::text("metric", "\"accuracy\"").doc_text("name of the metric"),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("logits", "[batch, ..., classes]").of("activations"),
+      port::input("targets", "[...]").of("i32").doc_text("one per row; negative ones do not count"),
+      port::output("counts", "[2]").of("f64").doc_text("right ones, and all")};
   static constexpr ComponentInfo kInfo{.id = "accuracy",
                                        .summary = "share of targets that have the greatest logit",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Accuracy(const Options& options) : metric_(options.text("metric")) {}
   void infer(InferContext& context) override;

@@ -126,8 +126,7 @@ ParameterSpec running(ParameterSpec spec) {
 }  // namespace
 
 void BatchNorm::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 2);
+  const Shape x = context.input(0).shape;
   const Layout layout = expect_parts(context, 0);
   if (context.training() && layout.shape.elements() <= layout.shape[1]) {
     refuse(context, "expected more than one value per channel to take a variance of, found x of shape " +
@@ -209,8 +208,7 @@ void BatchNorm::write(BackwardContext& context, TensorView totals, const Gradien
 // either way.
 
 void LayerNorm::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 1);
+  const Shape x = context.input(0).shape;
   const Layout layout = expect_parts(context, 0);
   const int last = x.rank() - 1;
   const std::int64_t rows = rows_of(x), columns = columns_of(x);
@@ -265,8 +263,7 @@ void LayerNorm::backward(BackwardContext& context) {
 // way.
 
 void RmsNorm::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 1);
+  const Shape x = context.input(0).shape;
   const Layout layout = expect_parts(context, 0);
   const int last = x.rank() - 1;
   const ParameterSpec gain = vector_along(context, "weight", layout, last, Initializer::kOne);

@@ -73,11 +73,13 @@ class BatchNorm final : public Layer {
           .between(0, 1)
           .doc_text("weight of a batch in the running mean and variance"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, channels, ...]").of("activations"),
+                                        port::output("y", "[batch, channels, ...]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "batch_norm",
       .summary = "zero mean and unit variance per channel over the batch, gain and bias",
       .options = kOptions,
-      .capabilities = kAnywhere};
+      .ports = kPorts};
 
   explicit BatchNorm(const Options& options)
       : spec_{.eps = options.real("eps"), .momentum = options.real("momentum")} {}
@@ -107,11 +109,13 @@ class LayerNorm final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::real("eps", "1e-5").at_least(0).doc_text("added to the variance"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "layer_norm",
       .summary = "zero mean and unit variance over the last dimension, gain and bias",
       .options = kOptions,
-      .capabilities = kAnywhere};
+      .ports = kPorts};
 
   explicit LayerNorm(const Options& options) : eps_(options.real("eps")) {}
   void infer(InferContext& context) override;
@@ -137,10 +141,12 @@ class RmsNorm final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::real("eps", "1e-6").at_least(0).doc_text("added to the mean square"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "rms_norm",
                                        .summary = "unit root mean square over the last dimension, gain",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit RmsNorm(const Options& options) : eps_(options.real("eps")) {}
   void infer(InferContext& context) override;

@@ -10,8 +10,7 @@ namespace tenon::nn {
 // Forward, backward and the offered epilogue of y = map(x).
 
 void Pointwise::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 1);
+  const Shape x = context.input(0).shape;
   nn_ = &context.device().family<NeuralOps>();
   const Layout layout = context.input(0).layout;
   if (!layout.partial.empty())
@@ -39,9 +38,7 @@ void Pointwise::backward(BackwardContext& context) {
 // Layer `residual`: one sum in forward, the same gradient to both inputs in backward.
 
 void Residual::infer(InferContext& context) {
-  expect_inputs(context, 2);
-  const Shape part = expect_activation(context, 0, 1);
-  expect_activation(context, 1, 1);
+  const Shape part = context.input(0).shape;
   const Layout a = context.input(0).layout, b = context.input(1).layout;
   if (!(a.shape == b.shape))
     refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
@@ -68,8 +65,7 @@ void Residual::backward(BackwardContext& context) {
 // is drawn in runs, whose elements are consecutive in the whole value, too; on one rank there is one run.
 
 void Dropout::infer(InferContext& context) {
-  expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 1);
+  const Shape x = context.input(0).shape;
   const Layout layout = context.input(0).layout;
   whole_ = layout.shape;
   part_ = part_of(layout, context.mesh().place());

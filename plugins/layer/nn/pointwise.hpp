@@ -37,8 +37,10 @@ class Gelu final : public Pointwise {
           .one_of(kForms)
           .doc_text("tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); none: x/2 (1 + erf(x / sqrt(2)))"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{
-      .id = "gelu", .summary = "Gaussian error linear unit", .options = kOptions, .capabilities = kAnywhere};
+      .id = "gelu", .summary = "Gaussian error linear unit", .options = kOptions, .ports = kPorts};
 
   explicit Gelu(const Options& options) : Pointwise(options.choice("approximate", kForms), Reads::kInput) {}
 };
@@ -46,7 +48,9 @@ class Gelu final : public Pointwise {
 /// Layer `relu`: max(x, 0). Its derivative follows from y, so x need not outlive the product that made it.
 class Relu final : public Pointwise {
  public:
-  static constexpr ComponentInfo kInfo{.id = "relu", .summary = "max(x, 0)", .capabilities = kAnywhere};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
+  static constexpr ComponentInfo kInfo{.id = "relu", .summary = "max(x, 0)", .ports = kPorts};
 
   explicit Relu(const Options&) : Pointwise(Epilogue::kRelu, Reads::kOutput) {}
 };
@@ -54,8 +58,9 @@ class Relu final : public Pointwise {
 /// Layer `silu`: x / (1 + exp(-x)), also called swish (Elfwing, Uchibe, Doya 2018).
 class Silu final : public Pointwise {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "silu", .summary = "x / (1 + exp(-x))", .capabilities = kAnywhere};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
+  static constexpr ComponentInfo kInfo{.id = "silu", .summary = "x / (1 + exp(-x))", .ports = kPorts};
 
   explicit Silu(const Options&) : Pointwise(Epilogue::kSilu, Reads::kInput) {}
 };
@@ -64,8 +69,9 @@ class Silu final : public Pointwise {
 /// underflows, and the slope is not.
 class SquaredRelu final : public Pointwise {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "squared_relu", .summary = "max(x, 0) squared", .capabilities = kAnywhere};
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
+  static constexpr ComponentInfo kInfo{.id = "squared_relu", .summary = "max(x, 0) squared", .ports = kPorts};
 
   explicit SquaredRelu(const Options&) : Pointwise(Epilogue::kSquaredRelu, Reads::kInput) {}
 };
@@ -73,8 +79,11 @@ class SquaredRelu final : public Pointwise {
 /// Layer `residual`: the sum of two values of equal shape; both get the gradient of the sum.
 class Residual final : public Layer {
  public:
+  static constexpr PortSpec kPorts[] = {port::input("a", "[..., width]").of("activations"),
+                                        port::input("b", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{
-      .id = "residual", .summary = "sum of two values of equal shape", .capabilities = kAnywhere};
+      .id = "residual", .summary = "sum of two values of equal shape", .ports = kPorts};
 
   explicit Residual(const Options&) {}
   void infer(InferContext& context) override;
@@ -95,10 +104,12 @@ class Dropout final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::real("p", "0.1").between(0, 0.999).doc_text("probability of a zero"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
+                                        port::output("y", "[..., width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "dropout",
                                        .summary = "zeroes elements at random while training",
                                        .options = kOptions,
-                                       .capabilities = kAnywhere};
+                                       .ports = kPorts};
 
   explicit Dropout(const Options& options) : p_(options.real("p")) {}
   void infer(InferContext& context) override;

@@ -9,33 +9,13 @@ void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
-void expect_inputs(const InferContext& context, int count) {
-  if (context.inputs() != count)
-    refuse(context, fmt::format("expected {} inputs, found {}", count, context.inputs()));
-}
-
-Shape expect_activation(const InferContext& context, int index, int rank, const char* means) {
-  const ValueSpec spec = context.input(index);
-  if (spec.dtype != context.activations() || spec.shape.rank() != rank) {
-    refuse(context,
-           fmt::format("expected input {} to be {} in {}, found {} {}", index, means,
-                       dtype_name(context.activations()), dtype_name(spec.dtype), spec.shape.text()));
-  }
-  return spec.shape;
-}
-
 void LabelledLogits::infer(InferContext& context) {
-  expect_inputs(context, 2);
   const ValueSpec logits = context.input(0), labels = context.input(1);
-  const int rank = logits.shape.rank();
-  if (logits.dtype != context.activations() || rank < 1 || logits.shape.elements() != logits.shape[0]) {
-    refuse(context,
-           fmt::format("expected input 0 to be logits [batch] or [batch, 1] in {}, found {} {}",
-                       dtype_name(context.activations()), dtype_name(logits.dtype), logits.shape.text()));
-  }
-  if (labels.dtype != DType::kI32 || labels.shape.elements() != logits.shape[0]) {
-    refuse(context, fmt::format("expected input 1 to be one i32 label for each of the logits {}, found {} {}",
-                                logits.shape.text(), dtype_name(labels.dtype), labels.shape.text()));
+  if (logits.shape.elements() != logits.shape[0])
+    refuse(context, "expected logits [batch] or [batch, 1], found " + logits.shape.text());
+  if (labels.shape.elements() != logits.shape[0]) {
+    refuse(context, fmt::format("expected one label for each of the logits {}, found {}", logits.shape.text(),
+                                labels.shape.text()));
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();

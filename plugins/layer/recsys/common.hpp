@@ -16,9 +16,6 @@ namespace tenon::recsys {
 
 /// Throws Error(kConfig): "layer 'emb': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-void expect_inputs(const InferContext& context, int count);
-/// Input `index` is an activation of `rank` dimensions; returns its shape.
-Shape expect_activation(const InferContext& context, int index, int rank, const char* means);
 
 /// Inputs 0, logits [batch] or [batch, 1], and 1, labels i32 [batch], as numbers of the host: one number per
 /// sample is few beside the values it comes from, so layers compute with them on the host, in float64.

@@ -15,10 +15,14 @@ class BceWithLogits final : public Layer, public LossLayer {
   static constexpr OptionSpec kOptions[] = {
       layer_common::metric_name(),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("logits", "[batch, ...]").of("activations"),
+      port::input("labels", "[...]").of("i32").doc_text("0 or 1; negative ones do not count"),
+      port::output("loss", "[2]").of("f64").doc_text("sum over targets, and their number")};
   static constexpr ComponentInfo kInfo{.id = "bce_with_logits",
                                        .summary = "binary cross-entropy of logits against labels, in nats",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
 
   explicit BceWithLogits(const Options& options) : metric_(options.text("metric")) {}
   void infer(InferContext& context) override;
@@ -48,11 +52,14 @@ class CtrMetrics final : public Layer, public MetricLayer {
   static constexpr OptionSpec kOptions[] = {
       option::text("prefix", "\"\"").doc_text("before the names of the metrics, with an underscore between"),
   };
+  static constexpr PortSpec kPorts[] = {
+      port::input("logits", "[batch, ...]").of("activations"),
+      port::input("labels", "[...]").of("i32").doc_text("0 or 1; negative ones do not count")};
   static constexpr ComponentInfo kInfo{
       .id = "ctr_metrics",
       .summary = "exact AUC, normalised entropy and calibration of a whole evaluation",
       .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .ports = kPorts};
 
   explicit CtrMetrics(const Options& options) : prefix_(options.text("prefix")) {}
   void infer(InferContext& context) override { samples_.infer(context); }

@@ -53,8 +53,6 @@ EmbeddingBag::EmbeddingBag(const Options& options)
       placement_(options.choice("placement", kPlacements)) {}
 
 void EmbeddingBag::read_shape(InferContext& context) {
-  if (context.inputs() != 1)
-    refuse(context, fmt::format("expected one input, the ids; found {}", context.inputs()));
   const ValueSpec ids = context.input(0);
   const auto tables = static_cast<std::int64_t>(rows_.size());
   const bool fits =

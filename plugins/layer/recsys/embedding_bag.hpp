@@ -39,10 +39,14 @@ class EmbeddingBag final : public Layer {
           .at_least(0)
           .doc_text("half-width of the uniform initial rows; absent: 1 / sqrt(rows) of each table"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("ids", "[batch, tables, ...]")
+                                            .of("i32")
+                                            .doc_text("with a length as third dimension: that many per bag"),
+                                        port::output("y", "[batch, tables, width]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "embedding_bag",
                                        .summary = "pooled rows of learned tables, with row-sparse gradients",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
 
   explicit EmbeddingBag(const Options& options);
   void infer(InferContext& context) override;

@@ -4,9 +4,8 @@
 namespace tenon::recsys {
 
 void InteractionLayer::infer(InferContext& context) {
-  expect_inputs(context, 2);
-  z0_ = expect_activation(context, 0, 2, "z0 [batch, width]");
-  z_ = expect_activation(context, 1, 3, "z [batch, tables, width]");
+  z0_ = context.input(0).shape;
+  z_ = context.input(1).shape;
   if (z0_[0] != z_[0] || (z0_[1] != z_[2] && kind_ != Interaction::kConcatenate)) {
     refuse(context, "expected z0 [batch, width] and z [batch, tables, width] of one width, found " +
                         z0_.text() + " and " + z_.text() +

@@ -31,27 +31,34 @@ class DotInteraction final : public InteractionLayer {
   static constexpr OptionSpec kOptions[] = {
       option::boolean("itself", "false").doc_text("also the product of each vector with itself"),
   };
+  static constexpr PortSpec kPorts[] = {port::input("z0", "[batch, width]").of("activations"),
+                                        port::input("z", "[batch, tables, width]").of("activations"),
+                                        port::output("y", "[batch, features]").of("activations")};
   static constexpr ComponentInfo kInfo{.id = "dot_interaction",
                                        .summary = "z0 and the dot products of all pairs among z0 and z",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .ports = kPorts};
   explicit DotInteraction(const Options& options)
       : InteractionLayer(options.boolean("itself") ? Interaction::kDotItself : Interaction::kDot) {}
 };
 
 class CatInteraction final : public InteractionLayer {
  public:
-  static constexpr ComponentInfo kInfo{.id = "cat_interaction",
-                                       .summary = "z0 and all vectors of z, one after another",
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr PortSpec kPorts[] = {port::input("z0", "[batch, width]").of("activations"),
+                                        port::input("z", "[batch, tables, width]").of("activations"),
+                                        port::output("y", "[batch, features]").of("activations")};
+  static constexpr ComponentInfo kInfo{
+      .id = "cat_interaction", .summary = "z0 and all vectors of z, one after another", .ports = kPorts};
   explicit CatInteraction(const Options&) : InteractionLayer(Interaction::kConcatenate) {}
 };
 
 class SumInteraction final : public InteractionLayer {
  public:
-  static constexpr ComponentInfo kInfo{.id = "sum_interaction",
-                                       .summary = "z0 plus the sum of the vectors of z",
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr PortSpec kPorts[] = {port::input("z0", "[batch, width]").of("activations"),
+                                        port::input("z", "[batch, tables, width]").of("activations"),
+                                        port::output("y", "[batch, features]").of("activations")};
+  static constexpr ComponentInfo kInfo{
+      .id = "sum_interaction", .summary = "z0 plus the sum of the vectors of z", .ports = kPorts};
   explicit SumInteraction(const Options&) : InteractionLayer(Interaction::kSum) {}
 };
 

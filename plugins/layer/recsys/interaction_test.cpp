@@ -96,7 +96,7 @@ TEST(InteractionLayers, RefuseWhatCannotWork) {
     std::vector<TestField> fields;
     const char* says;
   } cases[] = {
-      {"dot_interaction", {"z0"}, {z0}, "layer 'n': expected 2 inputs, found 1"},
+      {"dot_interaction", {"z0"}, {z0}, "layer 'n': expected 2 inputs (z0, z), found 1"},
       {"dot_interaction",
        {"z0", "z"},
        {z0, wide},
@@ -107,11 +107,11 @@ TEST(InteractionLayers, RefuseWhatCannotWork) {
       {"dot_interaction",
        {"z", "z"},
        {z},
-       "layer 'n': expected input 0 to be z0 [batch, width] in f32, found f32 [2, 4, 3]"},
+       "layer 'n': expected input 'z0' to be f32 [batch, width], found f32 [2, 4, 3]"},
       {"cat_interaction",
        {"z0", "z0"},
        {z0},
-       "layer 'n': expected input 1 to be z [batch, tables, width] in f32, found f32 [2, 3]"},
+       "layer 'n': expected input 'z' to be f32 [batch, tables, width], found f32 [2, 3]"},
       {"dot_interaction",
        {"ids", "z"},
        {{"ids", {2, 3}, DType::kI32, std::vector<double>(6)}, z},

@@ -183,8 +183,7 @@ class Dlrm final : public Model {
   static constexpr ComponentInfo kInfo{
       .id = "dlrm",
       .summary = "deep learning recommendation model of MLPs and embedding tables",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit Dlrm(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;
@@ -254,10 +253,8 @@ GraphSpec Dlrm::build(const DataInfo& data) {
 class LogisticRegression final : public Model {
  public:
   static constexpr OptionSpec kOptions[] = {kRows, kRowCap, kMode, kPlacement};
-  static constexpr ComponentInfo kInfo{.id = "logistic_regression",
-                                       .summary = "linear model of click-through data",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "logistic_regression", .summary = "linear model of click-through data", .options = kOptions};
 
   explicit LogisticRegression(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;

@@ -46,10 +46,8 @@ class Fno final : public Model {
       option::text("input", "\"x\"").doc_text("data field to read, real [channels, points...]"),
       option::text("target", "\"y\"").doc_text("data field to predict, real [channels, points...]"),
   };
-  static constexpr ComponentInfo kInfo{.id = "fno",
-                                       .summary = "Fourier neural operator for fields of 1 to 4 dimensions",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "fno", .summary = "Fourier neural operator for fields of 1 to 4 dimensions", .options = kOptions};
 
   explicit Fno(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;

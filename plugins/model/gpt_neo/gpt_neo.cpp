@@ -80,10 +80,8 @@ class GptNeo final : public Model {
           .in_unit("rows")
           .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
   };
-  static constexpr ComponentInfo kInfo{.id = "gpt_neo",
-                                       .summary = "GPT-Neo language model",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "gpt_neo", .summary = "GPT-Neo language model", .options = kOptions};
 
   explicit GptNeo(const Options& options);
   GraphSpec build(const DataInfo& data) override;

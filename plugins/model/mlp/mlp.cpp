@@ -26,10 +26,8 @@ class Mlp final : public Model {
       option::text("targets", nullptr)
           .doc_text("data field of classes; absent: the only i32 field with one number per sample"),
   };
-  static constexpr ComponentInfo kInfo{.id = "mlp",
-                                       .summary = "multilayer perceptron for classification",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "mlp", .summary = "multilayer perceptron for classification", .options = kOptions};
 
   explicit Mlp(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;

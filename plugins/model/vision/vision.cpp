@@ -119,8 +119,7 @@ class LeNet5 final : public Model {
   static constexpr ComponentInfo kInfo{
       .id = "lenet5",
       .summary = "LeNet-5: a small convolutional network for images of digits",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit LeNet5(const Options& options) : options_(options) {}
   GraphSpec build(const DataInfo& data) override;
@@ -182,10 +181,8 @@ class ResNet final : public Model {
       kImage,
       kLabel,
   };
-  static constexpr ComponentInfo kInfo{.id = "resnet",
-                                       .summary = "residual network of basic blocks for small images",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "resnet", .summary = "residual network of basic blocks for small images", .options = kOptions};
 
   explicit ResNet(const Options& options);
   GraphSpec build(const DataInfo& data) override;

@@ -39,10 +39,8 @@ class Csv final : public Observer {
           .in_unit("slots")
           .doc_text("slots between writes of the buffered rows"),
   };
-  static constexpr ComponentInfo kInfo{.id = "csv",
-                                       .summary = "all metrics as a table of comma-separated values",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "csv", .summary = "all metrics as a table of comma-separated values", .options = kOptions};
 
   Csv(const Options& options, Host& host);
   Csv(std::string name, std::int64_t flush_every, Host& host, std::unique_ptr<FileSystem> files);

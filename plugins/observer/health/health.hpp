@@ -24,8 +24,7 @@ class Health final : public Observer, public TensorObserver {
   };
   static constexpr ComponentInfo kInfo{.id = "health",
                                        .summary = "gradient norm, update ratio and dead units of every layer",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
 
   Health(const Options& options, Host& host);
 

@@ -43,8 +43,7 @@ class Numerics final : public Observer, public NumericsObserver {
   static constexpr ComponentInfo kInfo{
       .id = "numerics",
       .summary = "quantization errors, ranges and hashes of the operands of matrix products",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   Numerics(const Options& options, Host& host);
   Numerics(std::int64_t every, std::vector<std::string> layers, bool blocks, Host& host,

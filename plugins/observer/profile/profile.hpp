@@ -78,10 +78,8 @@ class Profile final : public Observer {
           .doc_text("layers in the table; the JSON file has all"),
       option::boolean("print", "true").doc_text("print the table to standard error at the end"),
   };
-  static constexpr ComponentInfo kInfo{.id = "profile",
-                                       .summary = "time per layer and phase, GFLOP/s, GB/s",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "profile", .summary = "time per layer and phase, GFLOP/s, GB/s", .options = kOptions};
 
   explicit Profile(const Options& options);
   Profile(std::int64_t skip, std::size_t rows, bool print, std::unique_ptr<FileSystem> files);

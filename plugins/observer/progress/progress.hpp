@@ -108,8 +108,7 @@ class Progress final : public Observer {
   static constexpr ComponentInfo kInfo{
       .id = "progress",
       .summary = "progress line with loss, rate and remaining time on standard error",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   /// Seconds of a monotonic clock.
   using Now = std::function<double()>;
 

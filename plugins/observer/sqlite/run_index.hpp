@@ -73,8 +73,7 @@ class RunIndex final : public Observer {
   };
   static constexpr ComponentInfo kInfo{.id = "sqlite",
                                        .summary = "index of runs and their metrics in one SQLite database",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
   /// Seconds of a monotonic clock.
   using Now = std::function<double()>;
 

@@ -94,8 +94,7 @@ class Tables final : public Observer, public RowObserver {
   static constexpr ComponentInfo kInfo{
       .id = "tables",
       .summary = "row tables: how many rows were read, and the most frequent ones",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   Tables(const Options& options, Host& host);
   Tables(std::size_t hottest, std::int64_t every, MetricSink& sink, std::unique_ptr<FileSystem> files);

@@ -28,8 +28,7 @@ class TensorBoard final : public Observer, public TensorObserver {
   };
   static constexpr ComponentInfo kInfo{.id = "tensorboard",
                                        .summary = "scalars and histograms in an event file for TensorBoard",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
   /// Seconds since 1970.
   using Now = std::function<double()>;
 

@@ -51,8 +51,7 @@ class Trace final : public Observer {
   };
   static constexpr ComponentInfo kInfo{.id = "trace",
                                        .summary = "timeline of compute, transfers and saves of every rank",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
 
   explicit Trace(const Options& options);
   Trace(std::int64_t first, std::int64_t slots, std::unique_ptr<FileSystem> files);

@@ -31,7 +31,7 @@ class Adagrad final : public OptimizerBase, public RowOptimizer, public Optimize
       .id = "adagrad",
       .summary = "gradient steps divided by the root of the sum of squared gradients",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+      .capabilities = TENON_CAP_HOGWILD};
 
   explicit Adagrad(const Options& options);
   std::span<const StateSlot> slots() const override;

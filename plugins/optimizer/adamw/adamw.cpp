@@ -23,6 +23,7 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
       option::reals("betas", "[0.9, 0.999]")
+          .length(2)
           .between(0, 0.9999999)
           .doc_text("decay rates of the first and second moments"),
       option::real("eps", "1e-8").at_least(0).doc_text("added to the root of the second moment"),
@@ -30,10 +31,8 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
           .at_least(0)
           .doc_text("decoupled weight decay per unit of learning rate; not for biases and norms"),
   };
-  static constexpr ComponentInfo kInfo{.id = "adamw",
-                                       .summary = "Adam with decoupled weight decay",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "adamw", .summary = "Adam with decoupled weight decay", .options = kOptions};
 
   explicit AdamW(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -63,10 +62,6 @@ constexpr RowStateSlot kRowSlots[] = {{"exp_avg", 0}, {"exp_avg_sq", 0}};
 AdamW::AdamW(const Options& options)
     : OptimizerBase(options), eps_(options.real("eps")), decay_(options.real("weight_decay")) {
   const std::span<const double> betas = options.reals("betas");
-  if (betas.size() != 2) {
-    fail_config("optimizer adamw: option 'betas' must hold two numbers such as [0.9, 0.999], found " +
-                std::to_string(betas.size()));
-  }
   beta1_ = betas[0];
   beta2_ = betas[1];
 }

@@ -26,6 +26,7 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
       option::reals("betas", "[0.9, 0.999]")
+          .length(2)
           .between(0, 0.9999999)
           .doc_text("decay rates of the first and second moments"),
       option::real("eps", "1e-6").at_least(0).doc_text("added to the root of the second moment"),
@@ -33,18 +34,18 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
           .at_least(0)
           .doc_text("this times the weight is added to the direction; not for biases and norms"),
       option::reals("norm_range", nullptr)
+          .length(2)
           .at_least(0)
           .doc_text("bounds to which phi clamps the norm of the weights; absent: none"),
       option::reals("trust_range", nullptr)
+          .length(2)
           .at_least(0)
           .doc_text("bounds to which the trust ratio phi(|w|) / |r| is clamped; absent: none"),
       option::boolean("adapt_undecayed", "true")
           .doc_text("use the trust ratio for tensors without weight decay (biases, norms) too"),
   };
-  static constexpr ComponentInfo kInfo{.id = "lamb",
-                                       .summary = "Adam with a trust ratio per tensor",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "lamb", .summary = "Adam with a trust ratio per tensor", .options = kOptions};
 
   explicit Lamb(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -85,10 +86,9 @@ double Lamb::Range::clamp(double value) const {
 Lamb::Range Lamb::range(const Options& options, const char* name) {
   if (!options.has(name)) return {};
   const std::span<const double> bounds = options.reals(name);
-  if (bounds.size() != 2 || bounds[0] > bounds[1]) {
+  if (bounds[0] > bounds[1]) {
     fail_config("optimizer lamb: option '" + std::string(name) +
-                "' must hold the lowest and the highest value, such as [0, 10], found " +
-                std::to_string(bounds.size()) + (bounds.size() == 2 ? " that descend" : " numbers"));
+                "' must hold the lowest and the highest value, such as [0, 10], found two that descend");
   }
   return {bounds[0], bounds[1], true};
 }
@@ -101,10 +101,6 @@ Lamb::Lamb(const Options& options)
       trust_range_(range(options, "trust_range")),
       adapt_undecayed_(options.boolean("adapt_undecayed")) {
   const std::span<const double> betas = options.reals("betas");
-  if (betas.size() != 2) {
-    fail_config("optimizer lamb: option 'betas' must hold two numbers such as [0.9, 0.999], found " +
-                std::to_string(betas.size()));
-  }
   beta1_ = betas[0];
   beta2_ = betas[1];
 }

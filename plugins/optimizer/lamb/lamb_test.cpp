@@ -159,7 +159,7 @@ TEST(Lamb, RefusesWhatCannotWork) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what())
                   .find("optimizer lamb: option 'trust_range' must hold the lowest and the "
-                        "highest value, such as [0, 10], found 2 that descend"),
+                        "highest value, such as [0, 10], found two that descend"),
               std::string::npos)
         << error.what();
   }

@@ -25,11 +25,10 @@ class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer {
           .at_least(0)
           .doc_text("sum of squares of a row, or a weight, before its first gradient"),
   };
-  static constexpr ComponentInfo kInfo{
-      .id = "rowwise_adagrad",
-      .summary = "Adagrad with one accumulator per row of a table",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr ComponentInfo kInfo{.id = "rowwise_adagrad",
+                                       .summary = "Adagrad with one accumulator per row of a table",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOGWILD};
 
   explicit RowwiseAdagrad(const Options& options);
   std::span<const StateSlot> slots() const override;

@@ -33,7 +33,7 @@ class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBin
   static constexpr ComponentInfo kInfo{.id = "sgd",
                                        .summary = "gradient descent with momentum",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+                                       .capabilities = TENON_CAP_HOGWILD};
 
   explicit Sgd(const Options& options);
   /// Returns a buffer only with momentum.

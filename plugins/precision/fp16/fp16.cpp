@@ -216,8 +216,7 @@ class Fp16 final : public Precision, public LossScaler {
   static constexpr ComponentInfo kInfo{
       .id = "fp16",
       .summary = "products of binary16 operands, loss scaling, master weights in f32",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   Fp16(const Options& options, Host& host);
 

@@ -177,8 +177,7 @@ class Mor final : public Precision, public PrecisionMetrics {
   static constexpr ComponentInfo kInfo{
       .id = "mor",
       .summary = "mixture of representations: operands of products in E4M3 or BF16, by their rounding error",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit Mor(const Options& options)
       : settings_(settings_of(options)), selection_("mor", options), quantizer_(settings_) {}

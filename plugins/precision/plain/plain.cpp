@@ -28,24 +28,21 @@ class Plain : public Precision {
 
 class Fp32 final : public Plain {
  public:
-  static constexpr ComponentInfo kInfo{
-      .id = "fp32", .summary = "everything in float32", .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{.id = "fp32", .summary = "everything in float32"};
   explicit Fp32(const Options&) : Plain(DType::kF32, DType::kF32) {}
 };
 
 class Fp64 final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "fp64",
-                                       .summary = "everything in float64, for tests and exact studies",
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .summary = "everything in float64, for tests and exact studies"};
   explicit Fp64(const Options&) : Plain(DType::kF64, DType::kF64) {}
 };
 
 class Bf16 final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "bf16",
-                                       .summary = "activations in bfloat16, master weights in float32",
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .summary = "activations in bfloat16, master weights in float32"};
   explicit Bf16(const Options&) : Plain(DType::kBF16, DType::kF32) {}
 };
 

@@ -35,10 +35,8 @@ class Nvfp4 final : public QuantizedPrecision {
               .doc_text("per block, map the largest magnitude to 4 or to 6, whichever is nearer; only where "
                         "rounding is to nearest and nothing is rotated"),
       });
-  static constexpr ComponentInfo kInfo{.id = "nvfp4",
-                                       .summary = "products of NVFP4 operands, emulated bit for bit",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "nvfp4", .summary = "products of NVFP4 operands, emulated bit for bit", .options = kOptions};
   explicit Nvfp4(const Options& options);
 };
 
@@ -82,10 +80,8 @@ class Mxfp4 final : public QuantizedPrecision {
                                    .between(8, 24)
                                    .doc_text("random bits of stochastic rounding: 8 or 24"),
                            });
-  static constexpr ComponentInfo kInfo{.id = "mxfp4",
-                                       .summary = "products of MXFP4 operands, emulated bit for bit",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "mxfp4", .summary = "products of MXFP4 operands, emulated bit for bit", .options = kOptions};
   explicit Mxfp4(const Options& options);
 };
 
@@ -101,10 +97,8 @@ class Mxfp8 final : public QuantizedPrecision {
                                    .one_of(kGradients)
                                    .doc_text("element format of gradients; weights and activations are E4M3"),
                            });
-  static constexpr ComponentInfo kInfo{.id = "mxfp8",
-                                       .summary = "products of MXFP8 operands, emulated bit for bit",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "mxfp8", .summary = "products of MXFP8 operands, emulated bit for bit", .options = kOptions};
   explicit Mxfp8(const Options& options);
 };
 
@@ -171,10 +165,8 @@ class Fp8 final : public QuantizedPrecision {
               .one_of(kAmax)
               .doc_text("recipe delayed: the largest of the history, or the latest"),
       });
-  static constexpr ComponentInfo kInfo{.id = "fp8",
-                                       .summary = "products of FP8 operands, emulated bit for bit",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "fp8", .summary = "products of FP8 operands, emulated bit for bit", .options = kOptions};
   explicit Fp8(const Options& options);
 };
 

@@ -83,9 +83,7 @@ class SaveClock {
 /// to read.
 class None final : public RecoveryBase {
  public:
-  static constexpr ComponentInfo kInfo{.id = "none",
-                                       .summary = "no checkpoints; a failure ends the run",
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{.id = "none", .summary = "no checkpoints; a failure ends the run"};
   explicit None(const Options&) {}
 };
 
@@ -122,8 +120,7 @@ class Full : public RecoveryBase {
   static constexpr ComponentInfo kInfo{
       .id = "full",
       .summary = "complete checkpoints at intervals of slots or of time; resumes from the newest valid one",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   explicit Full(const Options& options);
 
   /// Saves by slots depend only on the moment, so that a resumed run saves at the slots of an uninterrupted

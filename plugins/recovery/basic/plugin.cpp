@@ -15,8 +15,7 @@ class Replica final : public Full {
   static constexpr ComponentInfo kInfo{
       .id = "replica",
       .summary = "restores a dead replica from a live one; also writes complete checkpoints",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   explicit Replica(const Options& options) : Full(options) {}
 
   void bind(RecoveryHost& host) override;

@@ -82,8 +82,7 @@ class CheckFreq final : public RecoveryBase {
   static constexpr ComponentInfo kInfo{
       .id = "checkfreq",
       .summary = "complete checkpoints as often as their measured cost allows",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   explicit CheckFreq(const Options& options);
 
   SavePlan plan_save(const SaveMoment& moment) override;

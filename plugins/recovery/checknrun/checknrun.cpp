@@ -46,8 +46,7 @@ class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCode
   static constexpr ComponentInfo kInfo{
       .id = "checknrun",
       .summary = "increments with the rows that changed, optionally in 8 to 2 bits",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   explicit CheckNRun(const Options& options);
 
   void bind(RecoveryHost& host) override;

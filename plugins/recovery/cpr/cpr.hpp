@@ -77,8 +77,7 @@ class Cpr final : public RecoveryBase, public SaveSelector {
   static constexpr ComponentInfo kInfo{
       .id = "cpr",
       .summary = "partial recovery: only lost rows are rolled back; important rows are saved more often",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   explicit Cpr(const Options& options);
 
   void bind(RecoveryHost& host) override;

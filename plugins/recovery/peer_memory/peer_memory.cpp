@@ -191,8 +191,7 @@ class PeerMemory final : public RecoveryBase {
   };
   static constexpr ComponentInfo kInfo{.id = "peer_memory",
                                        .summary = "copies of each rank in the memory of its neighbours",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .options = kOptions};
   PeerMemory(const Options& options, Host& host);
 
   /// Throws Error(kConfig) for several ranks but fewer than copies (a single rank has no neighbour), or for

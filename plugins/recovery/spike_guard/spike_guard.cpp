@@ -91,8 +91,7 @@ class SpikeGuard final : public RecoveryDecorator {
   static constexpr ComponentInfo kInfo{
       .id = "spike_guard",
       .summary = "rolls back when gradients explode, with zeroed moments and a new warm-up",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
   SpikeGuard(const Options& options, Host& host);
 
   /// Throws Error(kConfig) if ranks do not share the norms that it watches.

@@ -38,10 +38,8 @@ double progress(std::int64_t slot, std::int64_t begin, std::int64_t end) {
 class Constant final : public Schedule {
  public:
   static constexpr OptionSpec kOptions[] = {kWarmup};
-  static constexpr ComponentInfo kInfo{.id = "constant",
-                                       .summary = "constant rate after linear warm-up",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "constant", .summary = "constant rate after linear warm-up", .options = kOptions};
 
   explicit Constant(const Options& options) : warmup_(options.integer("warmup")) {}
   double rate(const SchedulePoint& at) const override {
@@ -62,10 +60,8 @@ class Cosine final : public Schedule {
           .at_least(1)
           .in_unit("slots")
           .doc_text("slot at which min_lr is reached and kept; absent: the planned end of the run")};
-  static constexpr ComponentInfo kInfo{.id = "cosine",
-                                       .summary = "half a cosine down to min_lr after linear warm-up",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{
+      .id = "cosine", .summary = "half a cosine down to min_lr after linear warm-up", .options = kOptions};
 
   explicit Cosine(const Options& options)
       : warmup_(options.integer("warmup")),
@@ -95,10 +91,7 @@ class Wsd final : public Schedule {
           .doc_text("fraction of the run, at its end, over which the rate decays")
           .in_unit("of steps"),
       option::text("shape", "\"linear\"").one_of(kShapes).doc_text("linear: 1 - u; sqrt: 1 - sqrt(u)")};
-  static constexpr ComponentInfo kInfo{.id = "wsd",
-                                       .summary = "warm-up, stable, decay",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr ComponentInfo kInfo{.id = "wsd", .summary = "warm-up, stable, decay", .options = kOptions};
 
   explicit Wsd(const Options& options)
       : warmup_(options.integer("warmup")),

@@ -21,9 +21,8 @@ namespace tenon::sync_basic {
 /// saves communication.
 class None final : public SyncBase {
  public:
-  static constexpr ComponentInfo kInfo{.id = "none",
-                                       .summary = "replicas never communicate",
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr ComponentInfo kInfo{
+      .id = "none", .summary = "replicas never communicate", .capabilities = TENON_CAP_HOGWILD};
   explicit None(const Options&) {}
 };
 
@@ -122,10 +121,8 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
           .doc_text(
               "weights of the replicas in the mean: equal, or by the number of targets that each counted"),
   };
-  static constexpr ComponentInfo kInfo{.id = "ddp",
-                                       .summary = "all-reduce of gradients, overlapped with backward",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "ddp", .summary = "all-reduce of gradients, overlapped with backward", .options = kOptions};
   explicit Ddp(const Options& options)
       : bucket_bytes_(static_cast<std::int64_t>(options.real("bucket_mb") * 1024 * 1024)),
         wire_(options.choice("communication", kWires)),

@@ -19,8 +19,7 @@ class Sign final : public Compressor {
   static constexpr ComponentInfo kInfo{
       .id = "sign",
       .summary = "signs of gradients with a scale per tensor and error feedback",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit Sign(const Options& options) : Compressor("sign", options) {}
 
  protected:

@@ -30,10 +30,8 @@ class Powersgd final : public Compressor {
           .doc_text(
               "start from the factor of the previous slot; false: from new random numbers in each slot"),
   };
-  static constexpr ComponentInfo kInfo{.id = "powersgd",
-                                       .summary = "gradient matrices sent as low-rank factors",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "powersgd", .summary = "gradient matrices sent as low-rank factors", .options = kOptions};
   explicit Powersgd(const Options& options)
       : Compressor("powersgd", options),
         rank_(options.integer("rank")),

@@ -29,8 +29,7 @@ class Bmuf final : public Centered {
   static constexpr ComponentInfo kInfo{
       .id = "bmuf",
       .summary = "block-wise model update filtering: local updates, averaged per block with momentum",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit Bmuf(const Options& options);
 
   void start(Replica& replica) override;

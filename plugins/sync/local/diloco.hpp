@@ -51,8 +51,7 @@ class Diloco final : public Anchored {
   static constexpr ComponentInfo kInfo{
       .id = "diloco",
       .summary = "rounds of local updates; an outer optimizer applies their mean",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit Diloco(const Options& options) : Anchored("diloco", options) { read_local_state(options); }
 };
 

@@ -29,8 +29,7 @@ class Easgd final : public Centered {
   static constexpr ComponentInfo kInfo{
       .id = "easgd",
       .summary = "elastic averaging: replicas train alone and are pulled towards a common centre",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit Easgd(const Options& options);
   ~Easgd() override;
 

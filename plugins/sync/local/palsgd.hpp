@@ -46,8 +46,7 @@ class Palsgd final : public Anchored {
   static constexpr ComponentInfo kInfo{
       .id = "palsgd",
       .summary = "DiLoCo with random slots that pull weights towards the anchor",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit Palsgd(const Options& options);
 
   /// Throws Error(kConfig) if a mixing slot could move weights twice the distance to the anchor, or further.

@@ -19,8 +19,7 @@ class LocalSgd : public Rounds {
   static constexpr ComponentInfo kInfo{
       .id = "local_sgd",
       .summary = "replicas train alone; weights are averaged every few slots",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .options = kOptions};
   explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
 
  protected:
@@ -39,10 +38,8 @@ class PostLocalSgd final : public LocalSgd {
           .doc_text(
               "slots of data-parallel training first; published: until the first drop of the learning rate"),
       kDrift, kLocalState};
-  static constexpr ComponentInfo kInfo{.id = "post_local_sgd",
-                                       .summary = "distributed data parallel, then local SGD",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr ComponentInfo kInfo{
+      .id = "post_local_sgd", .summary = "distributed data parallel, then local SGD", .options = kOptions};
   explicit PostLocalSgd(const Options& options) : LocalSgd("post_local_sgd", options) {}
 };
 

@@ -44,7 +44,7 @@ class ShadowEasgd final : public Shadow {
       .id = "shadow_easgd",
       .summary = "elastic averaging with a centre on servers, in the background",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
+      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
   explicit ShadowEasgd(const Options& options);
   ~ShadowEasgd() override;
 

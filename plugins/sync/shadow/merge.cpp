@@ -42,10 +42,6 @@ std::vector<int> trained_arenas(const ParameterSet& live) {
                   std::string(dtype_name(info.spec.dtype)) +
                   "; take a [precision] whose master weights are f32, or sync \"ddp\"");
     }
-    if (live.arena(info.arena).space != MemorySpace::kHost) {
-      fail_config("shadow strategies merge weights in host memory, and '" + info.spec.name +
-                  "' lies elsewhere; take [device] type = \"cpu\"");
-    }
     if (std::find(arenas.begin(), arenas.end(), info.arena) == arenas.end()) arenas.push_back(info.arena);
   }
   std::sort(arenas.begin(), arenas.end());

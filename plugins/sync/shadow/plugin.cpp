@@ -32,7 +32,7 @@ class ShadowMa final : public Averaging {
       .id = "shadow_ma",
       .summary = "averages of all trainers' weights, in the background",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
+      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
   explicit ShadowMa(const Options& options)
       : Averaging("shadow_ma", options, options.real("weight")), delta_(options.text("merge") == "delta") {}
   ~ShadowMa() override { stop_background(); }
@@ -69,7 +69,7 @@ class ShadowBmuf final : public Averaging {
       .id = "shadow_bmuf",
       .summary = "block-wise model update filtering, in the background",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
+      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
   explicit ShadowBmuf(const Options& options)
       : Averaging("shadow_bmuf", options, options.real("weight")),
         step_(options.real("step")),

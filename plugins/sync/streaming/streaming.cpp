@@ -61,8 +61,7 @@ class StreamingDiloco final : public SyncBase {
   };
   static constexpr ComponentInfo kInfo{.id = "streaming_diloco",
                                        .summary = "DiLoCo with fragments synchronised in the background",
-                                       .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+                                       .options = kOptions};
   explicit StreamingDiloco(const Options& options);
 
   void start(Replica& replica) override;

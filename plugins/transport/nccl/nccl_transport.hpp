@@ -25,12 +25,11 @@ class NcclTransport final : public Transport, private DeviceTransport, private N
       option::boolean("shrink", "false")
           .doc_text("keep failed communicators until the survivors shrink them, where NCCL can (2.28), "
                     "instead of reconnecting")};
-  static constexpr ComponentInfo kInfo{
-      .id = "nccl",
-      .summary = "ranks as processes with a GPU each, over NVIDIA's NCCL",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_CUDA | TENON_CAP_NONDETERMINISTIC | TENON_CAP_SURVIVES_DEATH,
-      .maturity = TENON_EXPERIMENTAL};
+  static constexpr ComponentInfo kInfo{.id = "nccl",
+                                       .summary = "ranks as processes with a GPU each, over NVIDIA's NCCL",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_NONDETERMINISTIC | TENON_CAP_SURVIVES_DEATH,
+                                       .maturity = TENON_EXPERIMENTAL};
 
   explicit NcclTransport(const Options& options);
   ~NcclTransport() override;

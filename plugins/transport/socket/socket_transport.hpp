@@ -21,11 +21,10 @@ class SocketTransport final : public Transport {
       option::text("interface", "\"\"")
           .doc_text(
               "network interface whose addresses are announced to the others, e.g. \"eth0\"; \"\" is all")};
-  static constexpr ComponentInfo kInfo{
-      .id = "socket",
-      .summary = "ranks as processes, over TCP",
-      .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_SURVIVES_DEATH};
+  static constexpr ComponentInfo kInfo{.id = "socket",
+                                       .summary = "ranks as processes, over TCP",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_SURVIVES_DEATH};
 
   explicit SocketTransport(const Options& options);
 

@@ -24,10 +24,8 @@ class Gossip final : public tenon::SyncBase {
           .in_unit("slots")
           .doc_text("slots from one exchange with the neighbours to the next"),
   };
-  static constexpr tenon::ComponentInfo kInfo{.id = "gossip",
-                                              .summary = "averages weights with the neighbours on a ring",
-                                              .options = kOptions,
-                                              .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  static constexpr tenon::ComponentInfo kInfo{
+      .id = "gossip", .summary = "averages weights with the neighbours on a ring", .options = kOptions};
 
   explicit Gossip(const tenon::Options& options) : period_(options.integer("period")) {}
   ~Gossip() override;

@@ -34,7 +34,7 @@ class Int8Block final : public tenon::Precision {
   static constexpr tenon::ComponentInfo kInfo{.id = "int8_block",
                                               .summary = "products of int8 operands with a scale per block",
                                               .options = kOptions,
-                                              .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                              .capabilities = TENON_CAP_HOST};
 
   explicit Int8Block(const tenon::Options& options);
 

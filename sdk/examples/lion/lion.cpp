@@ -52,15 +52,11 @@ void update(TensorView weights, TensorView gradients, TensorView momentum, const
 }  // namespace
 
 // [construct]
-Lion::Lion(const tenon::Options& options) : OptimizerBase(options), decay_(options.real("weight_decay")) {
-  const std::span<const double> betas = options.reals("betas");
-  if (betas.size() != 2) {
-    tenon::fail_config("optimizer lion: option 'betas' must hold two numbers such as [0.9, 0.99], found " +
-                       std::to_string(betas.size()));
-  }
-  beta1_ = betas[0];
-  beta2_ = betas[1];
-}
+Lion::Lion(const tenon::Options& options)
+    : OptimizerBase(options),
+      beta1_(options.reals("betas")[0]),
+      beta2_(options.reals("betas")[1]),
+      decay_(options.real("weight_decay")) {}
 // [/construct]
 
 std::span<const tenon::StateSlot> Lion::slots() const {

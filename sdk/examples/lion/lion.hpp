@@ -20,6 +20,7 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::real("lr", "1e-4").at_least(0).doc_text("learning rate before the schedule"),
       tenon::option::reals("betas", "[0.9, 0.99]")
+          .length(2)
           .between(0, 0.9999999)
           .doc_text("share of the momentum in the direction; share of the momentum that is kept"),
       tenon::option::real("weight_decay", "0")
@@ -29,7 +30,7 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
   static constexpr tenon::ComponentInfo kInfo{.id = "lion",
                                               .summary = "sign of an interpolated momentum",
                                               .options = kOptions,
-                                              .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                              .capabilities = TENON_CAP_HOST};
   // [/options]
 
   explicit Lion(const tenon::Options& options);

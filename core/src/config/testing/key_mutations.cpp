@@ -82,13 +82,20 @@ class Mutator {
       Value* inner = spec->type == TENON_OPTION_COMPONENT ? table.find(spec->name) : nullptr;
       if (inner != nullptr)
         visit_component(*inner, join_key(path, spec->name), "inner", {}, spec->component_kind);
-      Value* sections = spec->type == TENON_OPTION_SECTIONS ? table.find(spec->name) : nullptr;
-      if (sections == nullptr) continue;
+      const bool holds = spec->type == TENON_OPTION_SECTIONS || spec->type == TENON_OPTION_TABLES;
+      Value* held = holds ? table.find(spec->name) : nullptr;
+      if (held == nullptr) continue;
       Keys of_section;
       for (const tenon_option_v1* option : option_list(spec->section_options))
         of_section.insert(option->name);
-      for (Member& section : sections->table())
-        rename_all(section.value, join_key(join_key(path, spec->name), section.key), "section", of_section);
+      const std::string key = join_key(path, spec->name);
+      if (spec->type == TENON_OPTION_TABLES) {
+        for (std::size_t i = 0; i < held->array().size(); ++i)
+          rename_all(held->array()[i], fmt::format("{}[{}]", key, i), "section", of_section);
+        continue;
+      }
+      for (Member& section : held->table())
+        rename_all(section.value, join_key(key, section.key), "section", of_section);
     }
   }
 

@@ -84,7 +84,7 @@ class LayerHarness {
   /// its own.
   LayerHarness(const HarnessSpec& spec, NodeList nodes, const std::vector<std::string>& pulled,
                std::vector<TestField> fields)
-      : spec_(spec), fields_(std::move(fields)), factory_(spec.layers), poisoned_(*spec.device) {
+      : spec_(complete(spec)), fields_(std::move(fields)), factory_(spec.layers), poisoned_(*spec.device) {
     if (!pulled.empty()) add_pullback(nodes, pulled);
     DataInfo data;
     for (const TestField& field : fields_) {
@@ -209,6 +209,14 @@ class LayerHarness {
   }
 
  private:
+  static const HarnessSpec& complete(const HarnessSpec& spec) {
+    const std::pair<const void*, const char*> parts[] = {
+        {spec.layers, "layers"}, {spec.device, "device"}, {spec.host, "host"}, {spec.precision, "precision"}};
+    for (const auto& [part, name] : parts)
+      if (part == nullptr) fail_plugin(std::string("LayerHarness: HarnessSpec::") + name + " is not set");
+    return spec;
+  }
+
   /// The given factory, plus the pull-back as a layer type.
   class Factory final : public LayerFactory {
    public:
