@@ -40,6 +40,7 @@
 #include <tenon/registry.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/sdk/bf16.hpp>
 #include <tenon/sdk/block_exchange.hpp>
 #include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
@@ -388,6 +389,9 @@ TYPE(RankTime)
 TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
+
+// <tenon/sdk/bf16.hpp>
+TYPE(Bf16)
 
 // <tenon/sdk/block_exchange.hpp>
 TYPE(Block)

@@ -1,8 +1,8 @@
-// One bfloat16 of host memory, for layers and observers that compute element by element: it converts from and
-// to float as the elements of a tensor of DType::kBF16 do.
+// One bfloat16 of host memory, for layers that compute element by element: a tensor of DType::kBF16 is an
+// array of them. Arithmetic is the caller's, in float.
 #pragma once
 
-#include <tenon/tensor_values.hpp>
+#include <tenon/abi.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -18,7 +18,9 @@ class Bf16 {
     const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
     bits_ = static_cast<std::uint16_t>((nan ? bits | 0x400000u : bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const noexcept { return real_of_bf16(bits_); }
+  explicit operator float() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
+  }
 
  private:
   std::uint16_t bits_ = 0;

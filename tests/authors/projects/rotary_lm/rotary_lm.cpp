@@ -1,6 +1,6 @@
 // Model `rotary_lm`: a language model with rotary positions and gated units, in blocks of
 //   x + out(attention(rotary(q), rotary(k), v)),  x + down(swish_gate(gate, up))
-// behind layer norms. Layers `rotary` and `swish_gate` come from two other plugins of this author.
+// each after a layer norm. Layers `rotary` and `swish_gate` come from two other plugins of this author.
 #include <tenon/error.hpp>
 #include <tenon/model.hpp>
 #include <tenon/plugin.hpp>
