@@ -88,6 +88,15 @@ if(KIND STREQUAL simulator)
   return()
 endif()
 
+# What gets a device's memory computes there, or refuses a device with memory of its own before it reads any.
+if(KIND MATCHES "^(layer|optimizer|precision|sync)$")
+  set(cases)
+  if(EXISTS ${project}/conformance.toml)
+    set(cases --cases ${project}/conformance.toml)
+  endif()
+  step("testing on a device apart" ${program} conformance ${build}/${name}.so --device cuda_emulated ${cases})
+endif()
+
 # A run from its TOML example, of more than the few steps of the test.
 step("training" ${CMAKE_COMMAND} -E env TENON_PLUGIN_PATH=${build} ${program} train ${project}/run.toml --quiet
   --set run.steps=40 --run-dir ${WORK}/run)

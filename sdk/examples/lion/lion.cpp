@@ -1,6 +1,7 @@
 // The rule of lion.hpp over flat memory, split into fixed blocks so that no number of threads changes a bit.
 #include "lion.hpp"
 
+#include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sdk/row_update.hpp>
 
@@ -80,8 +81,11 @@ void Lion::bind(const tenon::OptimizerSetup& setup) {
 }
 
 void Lion::step(const tenon::UpdateContext& context, const tenon::ParameterSlice& slice) {
-  update(slice.weights, slice.gradients, slice.state[0],
-         {context.lr, beta1_, beta2_, slice.decay ? decay_ : 0.0, context.gradient_scale});
+  // The rule reads host memory; the slice of a device with memory of its own is copied there and back.
+  tenon::update_on_host(*context.device, slice, [&](const tenon::ParameterSlice& here) {
+    update(here.weights, here.gradients, here.state[0],
+           {context.lr, beta1_, beta2_, here.decay ? decay_ : 0.0, context.gradient_scale});
+  });
 }
 
 void Lion::step_rows(const tenon::UpdateContext& context, tenon::RowTable& weights,

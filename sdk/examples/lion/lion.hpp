@@ -29,8 +29,7 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
   };
   static constexpr tenon::ComponentInfo kInfo{.id = "lion",
                                               .summary = "sign of an interpolated momentum",
-                                              .options = kOptions,
-                                              .capabilities = TENON_CAP_HOST};
+                                              .options = kOptions};
   // [/options]
 
   explicit Lion(const tenon::Options& options);

@@ -29,6 +29,8 @@ step("configuring" ${CMAKE_COMMAND} -G ${GENERATOR} -S ${WORK}/${NAME} -B ${WORK
   -DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 step("building" ${CMAKE_COMMAND} --build ${WORK}/${NAME}/build/release)
 step("testing" ${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/${NAME}/build/release --output-on-failure --no-tests=error)
+step("testing on a device apart" ${tenon} conformance ${WORK}/${NAME}/build/release/${NAME}.so --device cuda_emulated
+  --cases ${WORK}/${NAME}/conformance.toml)
 
 step("training" ${tenon} train ${WORK}/${NAME}/${NAME}.toml --run-dir ${WORK}/run
   --set run.steps=${STEPS} --set run.eval_every=0 --set run.eval_batches=4 --set run.log_every=1)
