@@ -17,6 +17,19 @@ step("listing exports" sh -c "nm -D --defined-only '${WORK}/sawtooth.so' | cut -
 if(NOT step_output STREQUAL "tenon_plugin_v1\n")
   message(FATAL_ERROR "expected the one export tenon_plugin_v1, found:\n${step_output}")
 endif()
+# The section reads as the page about the ABI shows it.
+file(READ ${PREFIX}/share/doc/tenon/docs/plugins/abi.md page)
+step("copying the section" objcopy -O binary --only-section=.tenon_abi ${WORK}/sawtooth.so ${WORK}/section)
+file(STRINGS ${WORK}/section lines REGEX "^[a-z]")
+list(FILTER lines EXCLUDE REGEX "^(arch|compiler) ")   # of this machine
+list(LENGTH lines count)
+foreach(line IN LISTS lines)
+  string(FIND "${page}" "\n${line}\n" at)
+  if(at EQUAL -1 OR count LESS 10)
+    message(FATAL_ERROR "docs/plugins/abi.md does not show '${line}' of the section, which has ${count} lines.")
+  endif()
+endforeach()
+
 step("asking for the program" pkg-config --variable=program tenon)
 string(STRIP "${step_output}" program)
 step("inspecting" ${program} inspect ${WORK}/sawtooth.so)
