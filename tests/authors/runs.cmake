@@ -3,7 +3,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/home.cmake)
 set(elsewhere ${WORK}/elsewhere)   # the second working directory
 file(REMOVE_RECURSE ${elsewhere} ${project}/runs ${project}/collected)
-file(MAKE_DIRECTORY ${elsewhere})
+file(MAKE_DIRECTORY ${elsewhere} ${project}/collected)
 
 # in(FOLDER COMMAND...): runs `tenon COMMAND...` there.
 macro(in folder)

@@ -18,9 +18,7 @@ namespace {
 class Prometheus final : public tenon::Observer {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {
-      tenon::option::path("folder", nullptr)
-          .made_later()
-          .doc_text("of the textfile collector; absent: the run's own"),
+      tenon::option::path("folder", nullptr).doc_text("of the textfile collector; absent: the run's own"),
       tenon::option::text("file", "\"tenon.prom\"")
           .doc_text("name in that folder; the collector reads *.prom"),
       tenon::option::integer("every", "10")
@@ -48,7 +46,6 @@ class Prometheus final : public tenon::Observer {
   bool every_rank() const override { return false; }
   void on_start(const tenon::RunInfo& info) override {
     if (folder_.empty()) folder_ = info.folder;
-    files_->make_directories(folder_);
     run_ = escaped(info.name);
     planned_ = info.steps;
     write();
