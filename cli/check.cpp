@@ -117,7 +117,7 @@ int run_check(const std::vector<std::string>& arguments) {
   if (parsed.values.count("explain") > 0) {
     const std::string key = parsed.values["explain"].as<std::string>();
     if (!key.empty()) {
-      std::cout << resolved.explain(key) << "\n";
+      std::cout << resolved.explain(key);
       return 0;
     }
     const std::vector<std::string> dropped = resolved.dropped_lines(false);
