@@ -31,6 +31,7 @@ if(PRESET STREQUAL release)   # the others' flags are those of the preset
   set(flags "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Werror")
 endif()
 step("configuring" ${CMAKE_COMMAND} --preset ${PRESET} -S ${project} -DCMAKE_PREFIX_PATH=${PREFIX}
+  -DCMAKE_INSTALL_LIBDIR=lib/of/this/project   # Tenon's counts
   -DCMAKE_CXX_COMPILER=${CXX} ${flags} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 step("building" ${CMAKE_COMMAND} --build ${build})
 
@@ -54,6 +55,14 @@ foreach(test ${name}_conformance ${example})
     message(FATAL_ERROR "ctest did not run ${test}:\n${step_output}")
   endif()
 endforeach()
+
+# With Tenon's own prefix it lies where the program looks.
+step("installing" ${CMAKE_COMMAND} --install ${build} --prefix ${WORK}/installed)
+file(GLOB_RECURSE shipped RELATIVE ${PREFIX} ${PREFIX}/tenon_device_cpu.so)
+get_filename_component(folder ${shipped} DIRECTORY)
+if(NOT EXISTS ${WORK}/installed/${folder}/${name}.so)
+  message(FATAL_ERROR "the plugin is not installed in ${folder}:\n${step_output}")
+endif()
 
 # Editors: clangd reads the preset's list of commands, and gdb finds the sources of the plugin.
 if(PRESET STREQUAL dev)
