@@ -501,7 +501,7 @@ std::vector<std::string> Trainer::facts() const {
 }
 
 std::vector<std::string> Trainer::warnings() const {
-  std::vector<std::string> all;
+  std::vector<std::string> all = world_.checked.warnings;
   const config::RunSettings& run = world_.settings.run;
   std::int64_t slots = run.steps;
   if (run.max_samples) slots = std::min(slots, (*run.max_samples - 1) / slot_samples() + 1);

@@ -178,6 +178,12 @@ bad("3:12: this is no JSON: syntax error" "{\"text\": \"a\"}" "" "{\"text\": \"b
 bad("2:1: the object has no 'text', only: id, year; option 'key' names" "{\"text\": \"a\"}" "{\"id\": 1, \"year\": 2}")
 bad("1:1: expected a text under 'text', found number" "{\"text\": 3}")
 refused(2 "cannot find 'none.jsonl'; tried\n +${elsewhere}/none.jsonl\n" check ../project/words.toml --set data.path=none.jsonl)
+# A name of an earlier version still works, and says what it is now.
+set(renamed "warning: --set data.field=place: option 'field' of dataset.json_lines is now called 'key'")
+in(${elsewhere} check ../project/words.toml --set data.field=place)
+contains("${step_output}" "${renamed}")
+in(${elsewhere} train ../project/words.toml --set data.field=place --set run.steps=2 --run-dir renamed)
+contains("${step_output}" "${renamed}")
 if(EXISTS ${elsewhere}/bad)
   message(FATAL_ERROR "a refused run left a folder")
 endif()

@@ -14,12 +14,15 @@
 namespace {
 
 constexpr std::int64_t kLargestFile = std::int64_t{1} << 30;
+constexpr const char* kOldKey[] = {"field", nullptr};
 
 class JsonLines final : public tenon::IndexedDataset {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::path("path", nullptr).mandatory().doc_text("file with one JSON object per line"),
-      tenon::option::text("key", "\"text\"").doc_text("under which each object has its text"),
+      tenon::option::text("key", "\"text\"")
+          .formerly(kOldKey)
+          .doc_text("under which each object has its text"),
       tenon::option::integer("context", "32").between(1, 1 << 20).in_unit("bytes").doc_text("of a sample"),
       batch_option("16"),
       order_option(),
