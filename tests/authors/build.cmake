@@ -27,6 +27,21 @@ step("configuring" ${CMAKE_COMMAND} -G ${GENERATOR} -S ${project} -B ${project}/
   -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 step("building" ${CMAKE_COMMAND} --build ${project}/build -j2)
 
+# Neither headers nor libraries of Tenon's own tree took part.
+get_filename_component(source ${PROJECTS}/../../.. ABSOLUTE)
+step("listing headers" ninja -C ${project}/build -t deps)
+if(NOT step_output MATCHES "${PREFIX}/include/tenon/plugin.hpp")
+  message(FATAL_ERROR "the build's list of headers cannot be read:\n${step_output}")
+endif()
+file(READ ${project}/build/build.ninja commands)
+string(REPLACE "${PREFIX}" "" found "${step_output}${commands}")
+string(REPLACE "${WORK}" "" found "${found}")
+string(FIND "${found}" "${source}/" at)
+if(NOT at EQUAL -1)
+  string(SUBSTRING "${found}" ${at} 200 found)
+  message(FATAL_ERROR "the build names a file of Tenon's own tree: ${found}")
+endif()
+
 # Each is small, as the pages promise; an interface that makes authors write more shows here.
 file(GLOB sources ${project}/*/*.cpp)
 foreach(source IN LISTS sources)
