@@ -146,12 +146,14 @@ contains("${step_output}" "first differing input:\n  config   optimizer.alpha\n 
   "train/loss [^\n]* step 2\n" "weights: differ")
 
 # What was trained: measured again, on other data too, and exported under the model's own names.
-fact(loss ${first} metrics val/loss)
-in(${elsewhere} evaluate ../project/runs/words --json)
-string(JSON measured GET "${step_output}" metrics val/loss)
-if(NOT measured EQUAL loss)
-  message(FATAL_ERROR "evaluate measures ${measured}, the run said ${loss}")
-endif()
+foreach(run words sparse)   # of sparse the anchor, which is no replica's weights
+  fact(loss ${project}/runs/${run} metrics val/loss)
+  in(${elsewhere} evaluate ../project/runs/${run} --json)
+  string(JSON measured GET "${step_output}" metrics val/loss)
+  if(NOT measured EQUAL loss)
+    message(FATAL_ERROR "evaluate measures ${measured}, the run ${run} said ${loss}")
+  endif()
+endforeach()
 file(WRITE ${elsewhere}/nonsense.jsonl "{\"text\": \"zzzz qqqq xxxx\"}\n{\"text\": \"0123456789\"}\n")
 in(${elsewhere} evaluate again --json --set data.path=nonsense.jsonl --set data.val_fraction=0.5 --set data.batch=1)
 string(JSON measured GET "${step_output}" metrics val/loss)
