@@ -55,6 +55,7 @@ class AdEMAMix final : public tenon::OptimizerBase,
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
       tenon::option::reals("betas", "[0.9, 0.999, 0.9999]")
+          .length(3)
           .between(1e-6, 0.9999999)
           .doc_text("decay rates of the fast average, of squares, and of the slow average"),
       tenon::option::real("alpha", "5").at_least(0).doc_text("weight of the slow average in a step"),
@@ -65,10 +66,8 @@ class AdEMAMix final : public tenon::OptimizerBase,
       tenon::option::real("eps", "1e-8").at_least(0).doc_text("added to the root of the squares"),
       tenon::option::real("weight_decay", "0").at_least(0).doc_text("decoupled; not for biases and norms"),
   };
-  static constexpr tenon::ComponentInfo kInfo{.id = "ademamix",
-                                              .summary = "AdamW with a second, slow average of gradients",
-                                              .options = kOptions,
-                                              .capabilities = TENON_CAP_DETERMINISTIC};
+  static constexpr tenon::ComponentInfo kInfo{
+      .id = "ademamix", .summary = "AdamW with a second, slow average of gradients", .options = kOptions};
 
   explicit AdEMAMix(const tenon::Options& options)
       : OptimizerBase(options),
@@ -77,12 +76,6 @@ class AdEMAMix final : public tenon::OptimizerBase,
         decay_(options.real("weight_decay")),
         warmup_(static_cast<double>(options.integer("warmup"))) {
     const std::span<const double> betas = options.reals("betas");
-    if (betas.size() != 3) {
-      tenon::fail_config(
-          "optimizer ademamix: option 'betas' must hold three numbers such as [0.9, 0.999, 0.9999], "
-          "found " +
-          std::to_string(betas.size()));
-    }
     beta1_ = betas[0], beta2_ = betas[1], beta3_ = betas[2];
   }
 

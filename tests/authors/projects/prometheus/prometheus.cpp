@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,8 +30,7 @@ class Prometheus final : public tenon::Observer {
   static constexpr tenon::ComponentInfo kInfo{
       .id = "prometheus",
       .summary = "state of the run for Prometheus' textfile collector",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit Prometheus(const tenon::Options& options)
       : folder_(options.has("folder") ? options.text("folder") : ""),
@@ -45,7 +45,7 @@ class Prometheus final : public tenon::Observer {
 
   bool every_rank() const override { return false; }
   void on_start(const tenon::RunInfo& info) override {
-    if (folder_.empty()) folder_ = info.folder;
+    path_ = (folder_.empty() ? info.folder : folder_) + "/" + file_;
     run_ = escaped(info.name);
     planned_ = info.steps;
     write();
@@ -62,11 +62,13 @@ class Prometheus final : public tenon::Observer {
         return;
       }
     }
-    metrics_.push_back({metric.split, std::string(metric.name), metric.value});
+    const std::string labels = ",split=\"" + std::string(tenon::split_name(metric.split)) + "\",name=\"" +
+                               escaped(metric.name) + "\"";
+    metrics_.push_back({metric.split, std::string(metric.name), labels, metric.value});
   }
   void on_span(const tenon::Span&) override {}
   void on_finish(std::string_view status, std::string_view) override {
-    status_ = escaped(status);
+    status_ = ",status=\"" + escaped(status) + "\"";
     write();
   }
   void* query(std::string_view) override { return nullptr; }
@@ -74,7 +76,7 @@ class Prometheus final : public tenon::Observer {
  private:
   struct Newest {
     tenon::Split split;
-    std::string name;
+    std::string name, labels;
     double value;
   };
 
@@ -87,18 +89,23 @@ class Prometheus final : public tenon::Observer {
     return out;
   }
 
-  void family(const std::string& name, const std::string& type, const std::string& help) {
-    text_ += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+  using Text = std::string_view;
+  /// Without temporary strings: a steady slot allocates nothing.
+  void add(std::initializer_list<Text> parts) {
+    for (const Text part : parts) text_ += part;
   }
-  void sample(const std::string& name, const std::string& labels, double value) {
+  void family(Text name, Text type, Text help) {
+    add({"# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n"});
+  }
+  void sample(Text name, Text labels, double value) {
     std::array<char, 32> digits;
     const auto [end, failure] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
-    std::string number(digits.data(), end);
+    Text number(digits.data(), static_cast<std::size_t>(end - digits.data()));
     if (std::isnan(value)) number = "NaN";
     if (std::isinf(value)) number = value > 0 ? "+Inf" : "-Inf";
-    text_ += name + "{run=\"" + run_ + "\"" + labels + "} " + number + "\n";
+    add({name, "{run=\"", run_, "\"", labels, "} ", number, "\n"});
   }
-  void one(const std::string& name, const std::string& type, const std::string& help, double value) {
+  void one(Text name, Text type, Text help, double value) {
     family(name, type, help);
     sample(name, "", value);
   }
@@ -116,17 +123,13 @@ class Prometheus final : public tenon::Observer {
       one("tenon_gradient_norm", "gauge", "Gradient norm of the last slot.", last_.gradient_norm);
     }
     if (!metrics_.empty()) family("tenon_metric", "gauge", "Newest value of each line of metrics.jsonl.");
-    for (const Newest& newest : metrics_) {
-      const std::string split(tenon::split_name(newest.split));
-      sample("tenon_metric", ",split=\"" + split + "\",name=\"" + escaped(newest.name) + "\"", newest.value);
-    }
+    for (const Newest& newest : metrics_) sample("tenon_metric", newest.labels, newest.value);
     family("tenon_run_finished", "gauge", "1 once the run has ended, with its status.");
-    sample("tenon_run_finished", status_.empty() ? "" : ",status=\"" + status_ + "\"",
-           status_.empty() ? 0 : 1);
-    tenon::write_text_atomically(*files_, folder_ + "/" + file_, text_);
+    sample("tenon_run_finished", status_, status_.empty() ? 0 : 1);
+    files_->write_text_atomically(path_, text_);
   }
 
-  std::string folder_, file_, run_, status_, text_;
+  std::string folder_, file_, path_, run_, status_, text_;
   std::int64_t every_, planned_ = 0, refused_ = 0;
   tenon::SlotRecord last_{.slot = -1};
   std::vector<Newest> metrics_;

@@ -3,7 +3,6 @@
 //   y[t, i]     = x[t, i] cos(t w_i) - x[t, i + d/2] sin(t w_i)        w_i = base^(-2 i / d), i < d/2
 //   y[t, i+d/2] = x[t, i] sin(t w_i) + x[t, i + d/2] cos(t w_i)        d: channels of a head
 // The gradient is rotated back: dx is the rotation of dy by the opposite angle.
-#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/parallel.hpp>
@@ -26,26 +25,26 @@ class Rotary final : public tenon::Layer {
           .between(1.0001, 1e12)
           .doc_text("the slowest pair turns once in about 2 pi base positions"),
   };
+  static constexpr tenon::PortSpec kPorts[] = {
+      tenon::port::input("x", "[batch, time, width]").of("activations"),
+      tenon::port::output("y", "[batch, time, width]").of("activations"),
+  };
   static constexpr tenon::ComponentInfo kInfo{.id = "rotary",
                                               .summary = "rotation of pairs of channels by the position",
                                               .options = kOptions,
-                                              .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                              .capabilities = TENON_CAP_HOST,
+                                              .ports = kPorts};
 
   explicit Rotary(const tenon::Options& options)
       : heads_(options.integer("heads")), base_(options.real("base")) {}
 
   void infer(tenon::InferContext& context) override {
-    const std::string where = "layer rotary '" + std::string(context.name()) + "': ";
-    if (context.device().space() != tenon::MemorySpace::kHost)
-      tenon::fail_config(where + "it computes in host memory; use device type \"cpu\"");
-    if (context.inputs() != 1)
-      tenon::fail_config(where + "expected 1 input, found " + std::to_string(context.inputs()));
     const tenon::ValueSpec x = context.input(0);
-    if (x.shape.rank() != 3 || x.dtype != context.activations() || x.shape[2] % (2 * heads_) != 0) {
-      tenon::fail_config(where +
-                         "expected an activation [batch, time, width] whose width is a multiple of 2 x " +
-                         std::to_string(heads_) + " heads, found " + std::string(tenon::dtype_name(x.dtype)) +
-                         " " + x.shape.text());
+    if (x.shape[2] % (2 * heads_) != 0) {
+      tenon::fail_config("layer rotary '" + std::string(context.name()) +
+                         "': expected a width that is a multiple "
+                         "of 2 x " +
+                         std::to_string(heads_) + " heads, found " + x.shape.text());
     }
     time_ = x.shape[1];
     pairs_ = x.shape[2] / heads_ / 2;

@@ -28,8 +28,7 @@ class RotaryLm final : public tenon::Model {
   static constexpr tenon::ComponentInfo kInfo{
       .id = "rotary_lm",
       .summary = "language model with rotary positions and gated units",
-      .options = kOptions,
-      .capabilities = TENON_CAP_DETERMINISTIC};
+      .options = kOptions};
 
   explicit RotaryLm(const tenon::Options& options)
       : layers_(options.integer("layers")),

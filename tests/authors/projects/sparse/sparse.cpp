@@ -33,7 +33,7 @@ class Sparse final : public tenon::SyncBase {
       .id = "sparse",
       .summary = "largest elements of pseudo-gradients every few slots, with error feedback",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .capabilities = TENON_CAP_HOST};
 
   explicit Sparse(const tenon::Options& options)
       : interval_(options.integer("interval")),
@@ -42,8 +42,6 @@ class Sparse final : public tenon::SyncBase {
 
   void start(tenon::Replica& replica) override {
     SyncBase::start(replica);
-    if (replica.device().space() != tenon::MemorySpace::kHost)
-      tenon::fail_config("sync sparse reads weights in host memory; use it with device type \"cpu\"");
     tenon::refuse_copied_tables(replica, "sparse");
     group_ = replica.group(tenon::Purpose::kParameter);
     anchor_ = &replica.create_set("anchor");
