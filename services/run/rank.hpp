@@ -60,8 +60,10 @@ class Rank final : private SlotQueue::Owner {
   /// again.
   bool run();
   const Trainer& trainer() const { return trainer_; }
-  /// Writes why the run failed into this rank's log.
-  void log_failure(const std::string& why) { with_.host.log(LogLevel::kError, "the run failed: " + why); }
+  /// Writes why the run failed into this rank's log, if there is one already.
+  void log_failure(const std::string& why) {
+    if (with_.log != nullptr) with_.host.log(LogLevel::kError, "the run failed: " + why);
+  }
   Survivor& survivor() { return services_->survivor(); }
   int keep() const { return parts_.recovery->keep(); }
   /// Whether the policy, had everything failed, would go on from rows of several moments.
