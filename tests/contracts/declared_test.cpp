@@ -51,15 +51,15 @@ std::string refusal(const std::vector<std::string>& sets) {
 }
 
 TEST(Declared, InputsAndOutputsAreCompared) {
-  const auto graph = [](const std::string& type, const std::string& inputs) {
-    return std::vector<std::string>{"model.layer=[{name='n', type='" + type + "', inputs=[" + inputs +
-                                    "]}, {name='loss', type='quadratic', inputs=['n']}]"};
+  const auto graph = [](const std::string& type, const std::string& inputs, const std::string& more = "") {
+    return std::vector<std::string>{"model.layer=[{name='n', type='" + type + "'" + more + ", inputs=[" +
+                                    inputs + "]}, {name='loss', type='quadratic', inputs=['n']}]"};
   };
   EXPECT_THAT(refusal(graph("liar", "'x', 'x'")), HasSubstr("layer 'n': expected 1 input (x), found 2"));
-  EXPECT_THAT(refusal(graph("attention', heads='1", "'x', 'x'")),
+  EXPECT_THAT(refusal(graph("attention", "'x', 'x'", ", heads=1")),
               HasSubstr("layer 'n': expected 3 inputs (q, k, v), found 2"));
   EXPECT_THAT(
-      refusal(graph("conv2d', features=1, kernel=[1], module='m", "'x'")),
+      refusal(graph("conv2d", "'x'", ", features=1, kernel=[1]")),
       HasSubstr(
           "layer 'n': expected input 'x' to be f32 [batch, channels, height, width], found f32 [2, 16]"));
   const std::string made = refusal(graph("liar", "'x'"));

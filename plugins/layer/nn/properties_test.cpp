@@ -244,7 +244,7 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {single("", "linear", {}, {x}), "features"},
       {single("", "linear", {{"features", Integer{0}}}, {x}), "features"},
       {single("", "linear", {{"features", Integer{3}}}, {ids}),
-       "layer 'n': expected input 'x' to be f64 [batch, ..., columns], found i32 [2, 5]"},
+       "layer 'n': expected input 'x' to be f32 [batch, ..., columns], found i32 [2, 5]"},
       {single("", "linear", {{"features", Integer{3}}}, {x, y}), "layer 'n': expected 1 input (x), found 2"},
       {single("", "embedding", {{"rows", Integer{3}}, {"width", Integer{2}}}, {x}),
        "layer 'n': expected input 'ids' to be i32 [...], found"},

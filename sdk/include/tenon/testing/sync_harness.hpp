@@ -50,7 +50,7 @@ class HarnessReplica final : public Replica {
     for (auto info = parameters_.rbegin(); info != parameters_.rend(); ++info) {
       if (info->spec.role == Role::kParameter)
         buckets_.push_back({static_cast<int>(buckets_.size()), info->arena, info->begin,
-                            flat_reals(gradients_->tensor(info->index))});
+                            gradients_->tensor(info->index).reshaped(Shape{info->local.elements()})});
     }
   }
 
