@@ -1,5 +1,5 @@
-// What a component declares is compared with the run before anything runs: inputs and outputs of layers, and
-// memory that is the host's alone.
+// Declarations of components are compared with the run before anything runs: inputs and outputs of layers,
+// and memory that is the host's alone.
 #include "support.hpp"
 
 #include <tenon/error.hpp>

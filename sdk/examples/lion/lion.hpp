@@ -27,9 +27,8 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
           .at_least(0)
           .doc_text("decoupled weight decay per unit of learning rate; not for biases and norms"),
   };
-  static constexpr tenon::ComponentInfo kInfo{.id = "lion",
-                                              .summary = "sign of an interpolated momentum",
-                                              .options = kOptions};
+  static constexpr tenon::ComponentInfo kInfo{
+      .id = "lion", .summary = "sign of an interpolated momentum", .options = kOptions};
   // [/options]
 
   explicit Lion(const tenon::Options& options);
