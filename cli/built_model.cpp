@@ -4,6 +4,7 @@
 #include "base/at.hpp"
 #include "graph/graph_build.hpp"
 #include "loop/graph_edits.hpp"
+#include "loop/named_component.hpp"
 #include "loop/parts.hpp"
 #include "stored_run.hpp"
 
@@ -76,17 +77,18 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   const auto make = [&]<typename Interface>(std::string_view table) {
     config::CheckedComponent& found = *checked.component(table);
     registry.create_inner(*found.options, host);
-    return registry.create<Interface>(found.type, *found.options, host);
+    return train::NamedComponent<Interface>(registry.create<Interface>(found.type, *found.options, host));
   };
   const config::CoreSettings& settings = checked.core;
-  const Component<Model> model = make.operator()<Model>("model");
-  const Component<Dataset> data = make.operator()<Dataset>("data");
-  const Component<Device> device = make.operator()<Device>("device");
+  const train::NamedComponent<Model> model = make.operator()<Model>("model");
+  const train::NamedComponent<Dataset> dataset = make.operator()<Dataset>("data");
+  const train::NamedComponent<Device> device = make.operator()<Device>("device");
   device->open(
       {0, static_cast<int>(std::max<std::int64_t>(1, settings.device.threads)), settings.device.kernels});
-  data->open(settings.run.seed_order);
+  dataset->open(settings.run.seed_order);
+  const DataInfo& data = dataset->info();
   const bool has_policy = checked.component("precision") != nullptr;
-  Component<Precision> policy;
+  train::NamedComponent<Precision> policy;
   if (has_policy) policy = make.operator()<Precision>("precision");
   const std::unique_ptr<Precision> plain = train::make_plain_precision();
   const std::unique_ptr<LayerFactory> layers = make_registry_layers(registry, host);
@@ -96,8 +98,8 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   Mesh mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
   train::NodePlaces places;
   host.set_places(&places);
-  const GraphSpec edited = train::edit_graph([&] { return model->build(data->info()); }, data->info(),
-                                             checked.model_edits, &places);
+  const GraphSpec edited =
+      train::edit_graph([&] { return model->build(data); }, data, checked.model_edits, &places);
   ExecutorSpec spec;
   spec.layers = layers.get();
   spec.device = device.get();
@@ -106,9 +108,9 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   spec.mesh = &mesh;
   spec.seed = settings.run.seed;
   spec.seed_rounding = settings.run.seed_rounding;
-  spec.batch = data->batch();
+  spec.batch = dataset->batch();
   spec.steps = settings.run.steps;
-  const BuiltGraph built(spec, edited, data->info());
+  const BuiltGraph built(spec, edited, data);
   ModelGraph facts = facts_of(*built, has_policy);
   facts.model = checked.component("model")->type;
   return facts;

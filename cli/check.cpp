@@ -77,10 +77,11 @@ void require_machine(Registry& registry, config::CheckedRun& checked) {
   if (chosen == nullptr) return;
   OfflineHost host;
   registry.create_inner(*chosen->options, host);
-  const auto transport = registry.create<Transport>(chosen->type, *chosen->options, host);
+  const train::NamedComponent<Transport> transport =
+      registry.create<Transport>(chosen->type, *chosen->options, host);
   auto* const reaches = static_cast<DeviceTransport*>(transport->query(DeviceTransport::kId));
   if (reaches == nullptr) return;
-  if (const std::string lacks = reaches->missing(); !lacks.empty()) fail_config(lacks);
+  if (const std::string lacks = transport.guarded(*reaches)->missing(); !lacks.empty()) fail_config(lacks);
 }
 
 void declare_check(po::options_description& options) {

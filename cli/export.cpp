@@ -26,12 +26,13 @@ std::optional<DType> asked_dtype(const po::variables_map& values) {
 
 /// The export plan of the model's plugin; empty if the model offers none.
 ExportPlan plan_of(StoredRun& run) {
-  const Component<Model> model = run.make<Model>("model");
+  const train::NamedComponent<Model> model = run.make<Model>("model");
   auto* names = static_cast<ModelExport*>(model->query(ModelExport::kId));
   if (names == nullptr) return {};
-  const Component<Dataset> data = run.make<Dataset>("data");
+  const train::NamedComponent<Dataset> data = run.make<Dataset>("data");
   data->open(run.checked().core.run.seed_order);
-  return names->export_plan(data->info());
+  const DataInfo& info = data->info();
+  return model.guarded(*names)->export_plan(info);
 }
 
 /// Why nothing but weights can be written: a graph that [model] edits is not the one that the model's plugin

@@ -4,6 +4,7 @@
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
+#include "plugin/guard.hpp"
 #include "plugin/process_end.hpp"
 #include "record/build_info.hpp"
 
@@ -61,7 +62,11 @@ std::string reason(const std::exception& error) {
 
 int guarded_run(const std::vector<std::string>& words) {
   try {
-    return run(words);
+    try {
+      return run(words);
+    } catch (...) {
+      tenon::rethrow_noted_call();
+    }
   } catch (const tenon::Error& error) {
     std::cerr << "tenon: " << error.what() << "\n";
     return error.exit_status();

@@ -12,6 +12,7 @@
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
 #include "config/words.hpp"
+#include "loop/named_component.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
@@ -224,12 +225,12 @@ class FormatUser {
 
  private:
   template <typename Interface>
-  Component<Interface> make(Registry& registry, const std::string& type);
+  train::NamedComponent<Interface> make(Registry& registry, const std::string& type);
 
   OfflineHost host_;
   std::vector<std::unique_ptr<ResolvedOptions>> options_;
-  Component<Device> device_;
-  Component<Precision> precision_;
+  train::NamedComponent<Device> device_;
+  train::NamedComponent<Precision> precision_;
   Quantizer* quantizer_ = nullptr;
   std::string name_;
 };
@@ -264,7 +265,7 @@ class DeviceMemory {
 };
 
 template <typename Interface>
-Component<Interface> FormatUser::make(Registry& registry, const std::string& type) {
+train::NamedComponent<Interface> FormatUser::make(Registry& registry, const std::string& type) {
   Resolution resolved =
       resolve_options(component_request(Value(), registry.describe(Interface::kKind, type), &registry));
   registry.create_inner(*resolved.options, host_);
@@ -276,7 +277,7 @@ FormatUser::FormatUser(Registry& registry, const std::string& format) {
   std::vector<std::string> offered, silent;
   for (const std::string& id : registry.ids(Precision::kKind)) {
     try {
-      Component<Precision> precision = make<Precision>(registry, id);
+      train::NamedComponent<Precision> precision = make<Precision>(registry, id);
       auto* quantizer = static_cast<Quantizer*>(precision->query(Quantizer::kId));
       if (quantizer == nullptr) continue;
       const std::span<const std::string_view> formats = quantizer->formats();

@@ -11,6 +11,7 @@
 #include "base/elapsed.hpp"
 #include "base/json_writer.hpp"
 #include "base/signals.hpp"
+#include "loop/named_component.hpp"
 
 #include <tenon/error.hpp>
 
@@ -48,12 +49,13 @@ class Description {
   SimulationManifest manifest(const simulate::Plan& plan) const {
     SimulationManifest manifest;
     manifest.simulator = plan.id;
-    manifest.plugin = std::string(simulator_.plugin());
-    manifest.plugin_version = std::string(simulator_.handle().ref().plugin_version);
+    manifest.plugin = std::string(simulator_.ref().plugin);
+    manifest.plugin_version = std::string(simulator_.ref().plugin_version);
     manifest.config = plan.config;
     manifest.seed = plan.settings.seed;
     manifest.samples = plan.settings.samples;
-    const auto fields = simulator_->fields(), shared = simulator_->shared();
+    const auto fields = simulator_->fields();
+    const auto shared = simulator_->shared();
     manifest.fields.assign(fields.begin(), fields.end());
     manifest.shared.assign(shared.begin(), shared.end());
     if (fields.empty()) fail_plugin(fmt::format("simulator.{} describes no field", plan.id));
@@ -71,7 +73,7 @@ class Description {
  private:
   OfflineHost host_;
   simulate::SimulatorOptions options_;
-  Component<Simulator> simulator_;
+  train::NamedComponent<Simulator> simulator_;
 };
 
 /// Prints lines of progress, at most four a second; if not on a terminal, one every ten seconds.

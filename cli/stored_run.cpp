@@ -80,7 +80,7 @@ CheckpointReader StoredRun::open(const CheckpointStore& store, std::int64_t step
   if (checked_.component("recovery") == nullptr) return reader;
   if (!recovery_) recovery_ = make<Recovery>("recovery");
   auto* const codec = static_cast<RowCodec*>(recovery_->query(RowCodec::kId));
-  if (codec != nullptr) train::add_row_decoders(reader, [codec] { return codec; });
+  if (codec != nullptr) train::add_row_decoders(reader, [this, codec] { return recovery_.guarded(*codec); });
   return reader;
 }
 

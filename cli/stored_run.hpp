@@ -4,6 +4,7 @@
 
 #include "config/run_schema.hpp"
 #include "loop/graph_edits.hpp"
+#include "loop/named_component.hpp"
 #include "run/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -58,7 +59,7 @@ class StoredRun {
 
   /// The component of a table; throws Error(kConfig) if the run has none.
   template <typename Interface>
-  Component<Interface> make(std::string_view table) {
+  train::NamedComponent<Interface> make(std::string_view table) {
     config::CheckedComponent& found = component(table);
     registry().create_inner(*found.options, host_);
     return registry().create<Interface>(found.type, *found.options, host_);
@@ -81,7 +82,7 @@ class StoredRun {
   OfflineHost host_;
   std::optional<Config> config_;  ///< checked_ points into it
   config::CheckedRun checked_;
-  Component<Recovery> recovery_;  ///< once a checkpoint is open: it decodes what it encoded
+  train::NamedComponent<Recovery> recovery_;  ///< once a checkpoint is open: it decodes what it encoded
 };
 
 }  // namespace tenon::cli

@@ -83,10 +83,15 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   spec.steps = settings.run.steps;
   spec.training = false;
   spec.keep_values = true;
-  const GraphSpec graph = train::edit_graph([&] { return build(*model_, data_->info()); }, data_->info(),
-                                            run.checked().model_edits);
+  // A separate statement: errors of the graph are not the data set's.
+  const DataInfo& data = data_->info();
+  const auto build_it = [&] {
+    const GuardedCall<Model> guarded = model_.guarded(*model_);
+    return build(*model_, data);
+  };
+  const GraphSpec graph = train::edit_graph(build_it, data, run.checked().model_edits);
   for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
-  executor_ = std::make_unique<Executor>(spec, graph, data_->info());
+  executor_ = std::make_unique<Executor>(spec, graph, data);
   weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
   use(0);
 }

@@ -8,6 +8,7 @@
 
 #include "loop/batch_reader.hpp"
 #include "loop/evaluation.hpp"
+#include "loop/named_component.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/transport.hpp>
@@ -55,10 +56,10 @@ class TrainedGraph {
   std::vector<train::StoredWeights> stored_;
   int used_ = -1;
   Mesh mesh_;
-  Component<Model> model_;
-  Component<Dataset> data_;
-  Component<Device> device_;
-  Component<Precision> precision_;
+  train::NamedComponent<Model> model_;
+  train::NamedComponent<Dataset> data_;
+  train::NamedComponent<Device> device_;
+  train::NamedComponent<Precision> precision_;
   std::unique_ptr<Precision> plain_;
   std::unique_ptr<LayerFactory> layers_;
   std::unique_ptr<Executor> executor_;

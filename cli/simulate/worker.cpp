@@ -3,6 +3,7 @@
 #include "simulate/worker.hpp"
 
 #include "base/elapsed.hpp"
+#include "loop/named_component.hpp"
 #include "simulate/messages.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/sample_writer.hpp"
@@ -110,7 +111,11 @@ class Worker {
     try {
       Watch watch(spec_.task_timeout_s);
       if (order.fate == Fate::kHang) hang(watch);
-      simulator_->run({manifest_.seed, order.index}, shared_->views(), outputs_->views(), watch);
+      try {
+        simulator_->run({manifest_.seed, order.index}, shared_->views(), outputs_->views(), watch);
+      } catch (...) {
+        rethrow_noted_call();
+      }
       check_finite(manifest_.fields, outputs_->views());
     } catch (const DeadlineError& error) {
       return failed("time", error);
@@ -149,7 +154,7 @@ class Worker {
   Runtime runtime_;
   cli::OfflineHost host_;
   SimulatorOptions options_;
-  Component<Simulator> simulator_;
+  train::NamedComponent<Simulator> simulator_;
   std::optional<ArrayMemory> shared_, outputs_;
 };
 

@@ -4,6 +4,8 @@
 #include "loop/parts.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
+#include "plugin/guard.hpp"
+#include "plugin/process_end.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/device.hpp>
@@ -27,15 +29,20 @@ Candidate query_device(Registry& registry, Host& host, const std::string& type) 
     Resolution resolution =
         resolve_options(component_request(nothing.root(), registry.describe(Device::kKind, type), &registry));
     const Component<Device> device = registry.create<Device>(type, *resolution.options, host);
-    const auto* answers = static_cast<const DeviceAvailability*>(device->query(DeviceAvailability::kId));
-    if (answers == nullptr) {
-      found.reason = "it does not say whether it can be used";
-      return found;
-    }
-    found.space = device->space();
-    found.preference = answers->preference();
-    found.usable = answers->usable();
-    found.reason = answers->reason();
+    const GuardContext names{device.plugin(), device.handle().ref().name};
+    const plugin::HangWatch watch(names, "its availability", host.deadline());
+    guard(names, [&] {
+      const auto* answers = static_cast<const DeviceAvailability*>(device->query(DeviceAvailability::kId));
+      if (answers == nullptr) {
+        found.reason = "it does not say whether it can be used";
+        return;
+      }
+      found.space = device->space();
+      found.usable = answers->usable();
+      found.reason = answers->reason();
+      found.preference = answers->preference();
+    });
+    if (!found.reason.empty()) return found;
     if (found.preference == 0) found.reason = "it is taken by name only";
   } catch (const Error& error) {
     found.reason = error.what();

@@ -1,6 +1,7 @@
 #include "run/links.hpp"
 
 #include "control/control_wire.hpp"
+#include "plugin/guard.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/error.hpp>
@@ -33,6 +34,7 @@ class RemoteTexts final : public TextExchange {
  public:
   RemoteTexts(ControlClient& control, ControlLane lane) : control_(control), lane_(lane) {}
   std::vector<std::string> exchange(int, const std::string& text) override {
+    const OutsideCall waits;
     return control_.exchange(lane_, text);
   }
   void cancel(const std::string&) override {}

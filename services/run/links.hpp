@@ -7,12 +7,12 @@
 #include "control/control_inprocess.hpp"
 #include "control/control_server.hpp"
 #include "loop/exchange.hpp"
+#include "loop/guarded_transport.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
 #include "plugin/guard.hpp"
 
 #include <tenon/clock.hpp>
-#include <tenon/registry.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/transport.hpp>
 
@@ -45,8 +45,8 @@ class Links {
 
   PauseGate transport_gate;  ///< of the transport's host, which belongs to no replica
   std::unique_ptr<RankHost> transport_host;
-  std::unique_ptr<Rendezvous> rendezvous;  ///< of processes; outlives the transport
-  Component<Transport> transport;
+  std::unique_ptr<Rendezvous> rendezvous;       ///< of processes; outlives the transport
+  std::unique_ptr<GuardedTransport> transport;  ///< null where there is one rank
   std::atomic<bool> connected{false};
   std::unique_ptr<TextExchange> training_hub, saving_hub, end_hub;  ///< of trainers
   std::unique_ptr<TextExchange> world_hub;                          ///< of all processes; null among threads

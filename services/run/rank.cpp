@@ -585,14 +585,15 @@ void run_server(World& world, int rank) {
   world.registry.create_inner(*chosen.options, host);
   const std::unique_ptr<ResolvedOptions, InnerEnd> inner(chosen.options.get());
   const Component<Sync> sync = world.registry.create<Sync>(chosen.type, *chosen.options, host);
-  const GuardContext names{"", chosen.type, rank, -1};
+  const ComponentRef& ref = sync.handle().ref();
+  const GuardContext names{ref.plugin, ref.name, rank};
   auto* serving = guard(names, [&] { return static_cast<SyncServer*>(sync->query(SyncServer::kId)); });
   const std::string who = fmt::format("sync strategy '{}'", chosen.type);
   if (serving == nullptr) refuse(who, "");
   const std::string_view declines = guard(names, [&] { return serving->declines(); });
   if (!declines.empty()) refuse(who, declines);
   Node node(world, rank, host);
-  guard(names, [&] { serving->serve(node); });
+  guard({ref.plugin, ref.name, rank, -1, nullptr, 0}, [&] { serving->serve(node); });
 }
 
 }  // namespace tenon::train

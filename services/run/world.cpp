@@ -170,7 +170,9 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     links.transport_host = std::make_unique<RankHost>(
         HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, links.transport_gate);
     registry.create_inner(*chosen->options, *links.transport_host);
-    links.transport = registry.create<Transport>(chosen->type, *chosen->options, *links.transport_host);
+    links.transport = std::make_unique<GuardedTransport>(
+        registry.create<Transport>(chosen->type, *chosen->options, *links.transport_host),
+        settings.run.deadline);
   }
   links.find_place();
   if (threads_only()) require_room_for_ranks(settings.parallel.world());
@@ -689,10 +691,10 @@ void World::watch_passes() {
 
 // Where the run outlives deaths, so it does here: the process ends, and another takes its place.
 void World::end_late(const LatePass& pass) {
-  pass.host->log(LogLevel::kError, pass.text);
-  if (place.survives && links.control_client != nullptr)
-    return links.control_client->miss(pass.host->rank(), pass.text);
-  links.control->fail(pass.host->rank(), static_cast<int>(ErrorKind::kRun), pass.text);
+  if (pass.host != nullptr) pass.host->log(LogLevel::kError, pass.text);
+  const int rank = pass.host != nullptr ? pass.host->rank() : std::max(0, place.rank);
+  if (place.survives && links.control_client != nullptr) return links.control_client->miss(rank, pass.text);
+  links.control->fail(rank, pass.exit_status, pass.text);
 }
 
 void World::end_lost(const LatePass& pass) {
@@ -702,7 +704,8 @@ void World::end_lost(const LatePass& pass) {
   const bool goes_on =
       place.survives && links.control_client != nullptr && links.control_client->interrupted();
   if (!goes_on && (place.rank <= 0 ? record.metrics != nullptr : record.store != nullptr)) {
-    record.result.steps = std::max(record.result.steps, std::max<std::int64_t>(0, pass.host->slot()));
+    record.result.steps = std::max(record.result.steps,
+                                   std::max<std::int64_t>(0, pass.host == nullptr ? 0 : pass.host->slot()));
     finish_locked();
   }
   const std::string why = links.control->failure();
@@ -710,7 +713,7 @@ void World::end_lost(const LatePass& pass) {
   if (why.find(pass.text) == std::string::npos) text += why.empty() ? pass.text : "; " + pass.text;
   text += "\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-  ::_exit(static_cast<int>(ErrorKind::kRun));
+  ::_exit(pass.exit_status);
 }
 
 void World::await_late_pass() const {

@@ -145,7 +145,7 @@ struct World {
   std::unique_ptr<Clock>
       saver_clock;  ///< wall time for the saving threads, which take no part in the run's clock
   Links links;
-  std::unique_ptr<PassWatch> pass_watch;  ///< of this process's ranks
+  std::unique_ptr<PassWatch> pass_watch;  ///< of this process
   RunRecord record;
   StartPoint start;
   PhaseProbe phase;

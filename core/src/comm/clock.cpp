@@ -2,6 +2,7 @@
 #include <tenon/clock.hpp>
 
 #include "base/elapsed.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>
 
@@ -90,6 +91,7 @@ WaitDeadline::WaitDeadline(double seconds) : time_(std::chrono::steady_clock::no
 ClockEvent::Outcome ClockEvent::wait(std::unique_lock<std::mutex>& lock, Clock& clock,
                                      const WaitDeadline& deadline, std::string_view waiting_for,
                                      std::string* why) {
+  const OutsideCall waits;
   if (!clock.simulated()) {
     return changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout ? Outcome::kLate
                                                                                  : Outcome::kWoken;
@@ -114,6 +116,7 @@ ClockEvent::Outcome ClockEvent::wait(std::unique_lock<std::mutex>& lock, Clock& 
 }
 
 ClockEvent::Outcome ClockEvent::wait_until(std::unique_lock<std::mutex>& lock, Clock& clock, double at) {
+  const OutsideCall waits;
   if (!clock.simulated()) {
     const WaitDeadline deadline(at - clock.now());
     return changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout ? Outcome::kLate

@@ -5,7 +5,6 @@
 #include "graph/graph_build.hpp"
 #include "graph/parameter_set.hpp"
 #include "graph/pass_place.hpp"
-#include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
@@ -97,14 +96,8 @@ struct Executor::Impl {
     }
   }
 
-  /// Errors of forward and backward get their names from the layer's owner.
-  [[noreturn]] void rethrow_at_metric() const {
-    const NodeSpec& node = pass.node->spec;
-    const std::string place = fmt::format("layer.{}, node '{}', metric", node.type, node.name);
-    rethrow_named({"", place, spec.host->rank(), pass.run.slot});
-  }
-
-  /// Runs one pass of a node, as a span if an observer wants spans.
+  /// Runs one pass of a node, as a span if an observer wants spans. Errors get their names from the layer's
+  /// owner.
   template <typename Call>
   void timed(std::size_t node, bool backward, Call&& call) {
     const graph::PassScope scope(place, names[node], backward ? graph::PassKind::kBackward : forward_kind());
@@ -244,11 +237,7 @@ void Executor::finish_metrics(Communicator* replicas, MetricReport& report) {
   for (graph::Node& node : impl_->build->nodes) {
     if (node.metric == nullptr) continue;
     impl_->pass.node = &node;
-    try {
-      node.metric->finish(replicas, report);
-    } catch (...) {
-      impl_->rethrow_at_metric();
-    }
+    node.metric->finish(replicas, report);
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "config/run_schema.hpp"
+#include "loop/guarded_device.hpp"
+#include "loop/guarded_precision.hpp"
 #include "loop/rank_host.hpp"
 #include "plugin/guard.hpp"
 
@@ -19,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,12 +41,23 @@ class Part {
   /// `options`: of the component, null for the core's own answer.
   Part(ResolvedOptions* options, Component<Interface> component, std::unique_ptr<Interface> fallback,
        const RankHost& host)
-      : inner_(options), component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {}
-  Interface* get() const noexcept { return component_ ? component_.get() : fallback_.get(); }
+      : inner_(options), component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {
+    if (!component_) return;
+    const ComponentRef& ref = component_.handle().ref();
+    const CallNames names{ref.plugin, ref.name, host.rank(), &host, options};
+    if constexpr (std::is_same_v<Interface, Device>) {
+      guarded_ = std::make_unique<GuardedDevice>(*component_, names);
+    } else if constexpr (std::is_same_v<Interface, Precision>) {
+      guarded_ = std::make_unique<GuardedPrecision>(*component_, names);
+    }
+  }
+  /// As others than the core may hold it; its calls carry the guard's names where the interface is one that
+  /// leaves the core.
+  Interface* get() const noexcept { return guarded_ != nullptr ? guarded_.get() : own(); }
   Interface& operator*() const noexcept { return *get(); }
   GuardedCall<Interface> operator->() const noexcept {
     const ComponentRef& ref = component_.handle().ref();
-    return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
+    return {own(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
   /// The same names around another interface of this component.
   template <typename Other>
@@ -64,6 +78,7 @@ class Part {
   }
   /// Ends the component early, and those within it.
   void reset() noexcept {
+    guarded_.reset();
     component_ = {};
     fallback_.reset();
     inner_.reset();
@@ -76,9 +91,12 @@ class Part {
   }
 
  private:
+  Interface* own() const noexcept { return component_ ? component_.get() : fallback_.get(); }
+
   std::unique_ptr<ResolvedOptions, InnerEnd> inner_;  ///< first: what is within a component ends after it
   Component<Interface> component_;
   std::unique_ptr<Interface> fallback_;
+  std::unique_ptr<Interface> guarded_;  ///< null where get() is called by the core alone
   const RankHost* host_;
 };
 

@@ -2,14 +2,17 @@
 // a suspended machine) has not been late.
 #include "loop/pass_watch.hpp"
 
-#include <fmt/format.h>
+#include "base/signals.hpp"
+#include "plugin/call_watch.hpp"
 
-#include <pthread.h>
-#include <signal.h>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <utility>
 
 namespace tenon::train {
 namespace {
@@ -27,7 +30,10 @@ PassWatch::PassWatch(double seconds, std::function<void(const LatePass&)> late,
     : limit_s_(seconds),
       every_s_(std::clamp(seconds / kLooks, kShortestSeconds, kLongestSeconds)),
       late_(std::move(late)),
-      lost_(std::move(lost)) {}
+      lost_(std::move(lost)) {
+  const base::WithoutSignals none;
+  thread_ = std::thread([this] { watch(); });
+}
 
 PassWatch::~PassWatch() {
   {
@@ -35,19 +41,12 @@ PassWatch::~PassWatch() {
     ending_ = true;
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void PassWatch::add(WatchedRank& rank) {
   const std::lock_guard lock(mutex_);
   ranks_.push_back(&rank);
-  if (thread_.joinable()) return;
-  // Signals belong to the threads that wait for them.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { watch(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void PassWatch::remove(WatchedRank& rank) {
@@ -57,7 +56,8 @@ void PassWatch::remove(WatchedRank& rank) {
 
 bool PassWatch::expects_one() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(ranks_.begin(), ranks_.end(),
+  return call_left_s_ <= patience() ||
+         std::any_of(ranks_.begin(), ranks_.end(),
                      [&](const WatchedRank* rank) { return rank->seconds_ + patience() >= limit_s_; });
 }
 
@@ -72,8 +72,38 @@ void PassWatch::watch() {
   }
 }
 
+void PassWatch::report(const LatePass& pass, bool told, double seconds) {
+  if (!told) {
+    late_(pass);
+  } else if (seconds >= kLostAfterSeconds) {
+    lost_(pass);
+  }
+}
+
+bool PassWatch::look_at_calls(double seconds) {
+  const auto call = plugin::longest_call(seconds, limit_s_);
+  call_left_s_ = call ? call->limit - call->seconds : limit_s_;
+  if (call_left_s_ > 0) {
+    told_ = false;
+    return false;
+  }
+  LatePass pass;
+  for (WatchedRank* rank : ranks_) {
+    if (rank->host_.rank() == call->context.rank) pass.host = &rank->host_;
+  }
+  pass.exit_status = static_cast<int>(ErrorKind::kPlugin);
+  pass.over_s = -call_left_s_;
+  pass.text = fmt::format(
+      "{}: the call did not return within {:g} s ([run] deadline). Code of a plugin cannot be stopped from "
+      "outside, so the run ends; if this call needs so long, raise run.deadline",
+      guard_place(call->context), call->limit);
+  report(pass, std::exchange(told_, true), pass.over_s);
+  return true;
+}
+
 /// Called under the lock, so that the rank of a reported pass stays.
 void PassWatch::look(double seconds) {
+  if (look_at_calls(seconds)) return;
   for (WatchedRank* rank : ranks_) {
     LatePass pass;
     rank->seconds_ = 0;
@@ -81,6 +111,7 @@ void PassWatch::look(double seconds) {
       rank->seconds_ = passed;
       if (passed < limit_s_) return;
       pass.host = &rank->host_;
+      pass.exit_status = static_cast<int>(ErrorKind::kRun);
       pass.over_s = passed - limit_s_;
       pass.text = fmt::format(
           "rank {} in slot {}, during {} of {}: the kernel did not return within {:g} s ([run] deadline); "
@@ -91,11 +122,8 @@ void PassWatch::look(double seconds) {
     });
     if (pass.host == nullptr) {
       rank->told_ = false;
-    } else if (!rank->told_) {
-      rank->told_ = true;
-      late_(pass);
-    } else if (rank->seconds_ >= limit_s_ + kLostAfterSeconds) {
-      lost_(pass);
+    } else {
+      report(pass, std::exchange(rank->told_, true), pass.over_s);
     }
   }
 }

@@ -1,5 +1,6 @@
-// Names the kernel that does not return: one thread of the process looks at where its ranks compute, which
-// costs them two stores a node. Waits for other ranks have deadlines of their own and do not count.
+// Names the plugin call or the kernel that does not return: one thread of the process looks at which calls
+// its threads are inside (plugin/call_watch.hpp) and at where its ranks compute, which costs them two stores
+// a call or node. Waits for other ranks have deadlines of their own and do not count.
 #pragma once
 
 #include "graph/pass_place.hpp"
@@ -16,11 +17,12 @@ namespace tenon::train {
 
 class WatchedRank;
 
-/// A pass of a node that has taken longer than the run's deadline.
+/// A call of a plugin, or a pass of a node, that has taken longer than the run's deadline.
 struct LatePass {
-  RankHost* host = nullptr;  ///< of its rank; valid during the call
-  double over_s = 0;         ///< beyond its time
-  std::string text;          ///< says all of it
+  RankHost* host = nullptr;  ///< of its rank; valid during the call, null where no rank made the call
+  int exit_status = 0;
+  double over_s = 0;  ///< beyond its time
+  std::string text;   ///< says all of it
 };
 
 class PassWatch {
@@ -44,6 +46,9 @@ class PassWatch {
   void remove(WatchedRank& rank);
   void watch();
   void look(double seconds);
+  /// Whether a call of a plugin is late, which then is reported in place of passes.
+  bool look_at_calls(double seconds);
+  void report(const LatePass& pass, bool told, double seconds);
 
   const double limit_s_, every_s_;
   const std::function<void(const LatePass&)> late_, lost_;
@@ -51,7 +56,9 @@ class PassWatch {
   std::condition_variable changed_;
   std::vector<WatchedRank*> ranks_;
   bool ending_ = false;
-  std::thread thread_;  ///< from the first rank on
+  bool told_ = false;         ///< that a call is late
+  double call_left_s_ = 1e9;  ///< before the call that lasts longest is late
+  std::thread thread_;
 };
 
 /// One rank of this process, for the life of the object.

@@ -24,6 +24,8 @@ class ThreadActor final : public Actor {
  public:
   ThreadActor(std::string name, int id, RankHost& host, PauseGate& gate, std::function<void(Actor&)> loop)
       : name_(std::move(name)),
+        plugin_(spawner() == nullptr ? "" : spawner()->plugin),
+        component_(plugin_.empty() ? name_ : fmt::format("{}, actor '{}'", spawner()->component, name_)),
         participant_(id),
         host_(host),
         gate_(gate),
@@ -48,6 +50,7 @@ class ThreadActor final : public Actor {
   }
 
   void sleep(double seconds) override {
+    const OutsideCall waits;
     Clock& clock = *host_.spec().clock;
     if (clock.simulated()) {
       clock.advance(seconds);
@@ -58,6 +61,7 @@ class ThreadActor final : public Actor {
   }
 
   void stop() override {
+    const OutsideCall waits;
     {
       const std::lock_guard lock(mutex_);
       stop_.store(true, std::memory_order_release);
@@ -89,7 +93,13 @@ class ThreadActor final : public Actor {
       clock.enter(participant_);
       gate_.enter();
       inside = true;
-      guard({"", name_, host_.rank(), host_.slot()}, [&] { loop_(*this); });
+      guard({plugin_, component_, host_.rank(), host_.slot(), nullptr, 0}, [&] {
+        try {
+          loop_(*this);
+        } catch (...) {
+          rethrow_noted_call();
+        }
+      });
     } catch (const CancelledError&) {
       // Another rank or thread failed first and is reported.
     } catch (const Error& error) {
@@ -108,7 +118,10 @@ class ThreadActor final : public Actor {
     clock.leave();
   }
 
-  std::string name_;
+  /// The call of the plugin that asked for the actor; null where the core did.
+  static const GuardContext* spawner() { return current_plugin_call(); }
+
+  std::string name_, plugin_, component_;
   int participant_;
   RankHost& host_;
   PauseGate& gate_;

@@ -33,14 +33,15 @@ Value to_value(const OptionValue& option) {
       option);
 }
 
-/// A node's layer, called under the guard: what it logs, throws or crashes with carries its names.
-class RegistryLayer final : public LayerOwner, public Layer {
+/// A node's layer, called under the guard: what it logs, throws or crashes with carries its names. Passes of
+/// nodes have a watch of their own (graph/pass_place.hpp).
+class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, private MetricLayer {
  public:
   RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
                 int rank)
       : options_(std::move(options)), component_(std::move(component)), rank_(rank) {
     const std::string place = fmt::format("{}, node '{}'", component_.handle().ref().name, node);
-    names_ = {place, place + ", forward", place + ", backward"};
+    names_ = {place, place + ", forward", place + ", backward", place + ", metric"};
   }
   Layer& layer() override { return *this; }
   const tenon_port_v1* const* ports() const override { return component_.handle().ref().component->ports; }
@@ -69,18 +70,53 @@ class RegistryLayer final : public LayerOwner, public Layer {
     }
   }
   void forward(ForwardContext& context) override {
-    guard({component_.plugin(), names_[1], rank_, context.step()}, [&] { component_->forward(context); });
+    guard(pass(names_[1], context), [&] { component_->forward(context); });
   }
   void backward(BackwardContext& context) override {
-    guard({component_.plugin(), names_[2], rank_, context.step()}, [&] { component_->backward(context); });
+    guard(pass(names_[2], context), [&] { component_->backward(context); });
   }
-  void* query(std::string_view interface_id) override { return component_->query(interface_id); }
+  void* query(std::string_view interface_id) override {
+    void* const found = guard(outside(names_[0]), [&] { return component_->query(interface_id); });
+    if (found != nullptr && interface_id == LossLayer::kId) {
+      loss_ = static_cast<LossLayer*>(found);
+      return static_cast<LossLayer*>(this);
+    }
+    if (found != nullptr && interface_id == MetricLayer::kId) {
+      metric_ = static_cast<MetricLayer*>(found);
+      return static_cast<MetricLayer*>(this);
+    }
+    return found;
+  }
 
  private:
+  // What the layer offers, under the same guard.
+  void set_seed(double seed) override {
+    guard(outside(names_[0]), [&] { loss_->set_seed(seed); });
+  }
+  std::string_view metric() const override {
+    return guard(outside(names_[0]), [&] { return loss_->metric(); });
+  }
+  void begin() override {
+    guard(outside(names_[3]), [&] { metric_->begin(); });
+  }
+  void finish(Communicator* replicas, MetricReport& report) override {
+    guard(outside(names_[3]), [&] { metric_->finish(replicas, report); });
+  }
+
+  GuardContext pass(const std::string& name, const RunContext& context) const {
+    step_ = context.step();
+    return {component_.plugin(), name, rank_, step_, nullptr, 0};
+  }
+  /// Of a call between passes.
+  GuardContext outside(const std::string& name) const { return {component_.plugin(), name, rank_, step_}; }
+
   std::unique_ptr<ResolvedOptions> options_;
   Component<Layer> component_;
-  std::array<std::string, 3> names_;
+  std::array<std::string, 4> names_;
   int rank_;
+  mutable std::int64_t step_ = -1;  ///< of the newest pass
+  LossLayer* loss_ = nullptr;
+  MetricLayer* metric_ = nullptr;
 };
 
 class RegistryLayers final : public LayerFactory {

@@ -58,7 +58,13 @@ int RowServer::offer(std::string_view node, std::span<const std::string> tables,
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].name == node) return static_cast<int>(i);
   }
-  nodes_.push_back({std::string(node), {tables.begin(), tables.end()}, &handler, {}});
+  const GuardContext* const layer = current_plugin_call();
+  nodes_.push_back({std::string(node),
+                    {tables.begin(), tables.end()},
+                    &handler,
+                    layer == nullptr ? "" : std::string(layer->plugin),
+                    layer == nullptr ? std::string(node) : std::string(layer->component),
+                    {}});
   return static_cast<int>(nodes_.size()) - 1;
 }
 
@@ -176,8 +182,7 @@ void RowServer::look_up(Session& session, const RowHeader& header) {
   resize_with_room(session.request, static_cast<std::size_t>(header.bytes), kLeastBytes);
   resize_with_room(session.reply, static_cast<std::size_t>(header.answer_bytes), kLeastBytes);
   session.pair.lookups->receive(flat_view(session.request, DType::kU8), kClient, kRowTag);
-  guard({"", nodes_.at(header.node).name, spec_.host.rank, -1},
-        [&] { answer(header.node, session.request, session.reply); });
+  answer(header.node, session.request, session.reply);
   session.pair.lookups->send(flat_view(session.reply, DType::kU8), kClient, kRowTag);
 }
 
@@ -230,7 +235,8 @@ void RowServer::apply(Session& session, const RowHeader& header) {
 
 void RowServer::answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const {
   const Node& asked = nodes_.at(node);
-  asked.handler->answer(request, asked.tables, answer);
+  guard({asked.plugin, asked.component, spec_.host.rank, host_.slot()},
+        [&] { asked.handler->answer(request, asked.tables, answer); });
 }
 
 void RowServer::update(const UpdateContext& context, std::size_t table, const RowGradient& rows) {

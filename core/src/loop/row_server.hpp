@@ -76,6 +76,7 @@ class RowServer {
     std::string name;
     std::vector<std::string> names;
     const RowLookupHandler* handler = nullptr;
+    std::string plugin, component;  ///< of the layer that answers
     std::vector<const RowTable*> tables;
   };
   struct Accesses {

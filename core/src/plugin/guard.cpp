@@ -15,9 +15,15 @@ namespace {
 
 thread_local std::optional<GuardContext> failed_call;
 
+/// Has the names of the call that it left.
+class NamedError final : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace
 
-constinit thread_local const GuardContext* current_guarded_call = nullptr;
+constinit thread_local ThreadCalls calls_of_thread;
 
 std::string guard_place(const GuardContext& context) {
   std::string inner(context.plugin.empty() ? "" : context.component);
@@ -58,15 +64,19 @@ void rethrow_named(const GuardContext& context) {
     throw;
   } catch (const CancelledError&) {
     throw;
+  } catch (const NamedError&) {
+    throw;
   } catch (const DeadlineError& error) {
     throw DeadlineError(fmt::format("{}: {}", place, error.what()));
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kConfig) throw Error(error.kind(), config_text(context, error.what()));
-    throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
+    if (error.kind() == ErrorKind::kConfig)
+      throw NamedError(error.kind(), config_text(context, error.what()));
+    throw NamedError(error.kind(), fmt::format("{}: {}", place, error.what()));
   } catch (const std::exception& error) {
-    throw Error(ErrorKind::kPlugin, fmt::format("{}: {}", place, error.what()));
+    throw NamedError(ErrorKind::kPlugin, fmt::format("{}: {}", place, error.what()));
   } catch (...) {
-    throw Error(ErrorKind::kPlugin, fmt::format("{}: threw an object that is not a std::exception", place));
+    throw NamedError(ErrorKind::kPlugin,
+                     fmt::format("{}: threw an object that is not a std::exception", place));
   }
 }
 

@@ -5,11 +5,11 @@
 
 #include <tenon/abi.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
-#include <utility>
 
 TENON_ABI_BEGIN
 class ResolvedOptions;
@@ -24,6 +24,9 @@ struct GuardContext {
   std::int64_t step = -1;      ///< -1 = outside the loop
   /// The component's options, null when unknown: configuration errors take file and line from them.
   const ResolvedOptions* options = nullptr;
+  /// The call counts as one that hangs after so many deadlines of the run (call_watch.hpp); 0 = never, since
+  /// it lasts as long as the run or has a watch of its own.
+  float patience = 1;
 };
 
 /// "plugin acme.lion (optimizer.lion, rank 2, step 14)"
@@ -35,21 +38,41 @@ std::string config_text(const GuardContext& context, std::string_view message);
 
 /// Inside a catch block: rethrows the current exception as tenon::Error with the place in front. Errors of
 /// kind kConfig and kRun keep their kind, everything else is kPlugin; DeadlineError keeps its type, and
-/// CancelledError passes unchanged because it reports another failure.
+/// CancelledError passes unchanged because it reports another failure. An error that has names already keeps
+/// those alone: they are of the innermost call.
 [[noreturn]] void rethrow_named(const GuardContext& context);
+
+/// What one thread is inside. Written by the thread alone; others read it.
+struct ThreadCalls {
+  std::atomic<const GuardContext*> call{nullptr};
+  std::atomic<std::uint64_t> changes{0};  ///< grows with every beginning and end of a call
+  bool known = false;                     ///< to the watch (call_watch.hpp)
+  // Of the watch, under its lock.
+  std::uint64_t seen = 0;
+  double seconds = 0;  ///< without a change
+  ThreadCalls* next = nullptr;
+};
 
 /// Initial-exec: a signal handler must not trigger the lazy allocation of a thread's storage, and a guarded
 /// call must not call a function to find it.
-extern __attribute__((
-    tls_model("initial-exec"))) constinit thread_local const GuardContext* current_guarded_call;
+extern __attribute__((tls_model("initial-exec"))) constinit thread_local ThreadCalls calls_of_thread;
+
+/// Once a thread: makes its calls known to the watch.
+void make_calls_known(ThreadCalls& calls);
 
 /// The call that this thread is inside, null when in none. Safe in a signal handler.
 inline const GuardContext* current_plugin_call() noexcept {
-  return current_guarded_call;
+  return calls_of_thread.call.load(std::memory_order_relaxed);
 }
 /// Sets it, returns the one before.
 inline const GuardContext* exchange_plugin_call(const GuardContext* context) noexcept {
-  return std::exchange(current_guarded_call, context);
+  ThreadCalls& mine = calls_of_thread;
+  if (!mine.known) [[unlikely]]
+    make_calls_known(mine);
+  const GuardContext* before = mine.call.load(std::memory_order_relaxed);
+  mine.changes.store(mine.changes.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  mine.call.store(context, std::memory_order_release);
+  return before;
 }
 
 /// Remembers, for this thread, the innermost call that an exception is leaving.
@@ -68,6 +91,19 @@ class PluginCallScope {
 
  private:
   const GuardContext* outer_;
+};
+
+/// Within a plugin call, work of the core that waits for other threads or ranks and has a deadline of its
+/// own.
+class OutsideCall {
+ public:
+  OutsideCall() noexcept : inside_(exchange_plugin_call(nullptr)) {}
+  ~OutsideCall() { exchange_plugin_call(inside_); }
+  OutsideCall(const OutsideCall&) = delete;
+  OutsideCall& operator=(const OutsideCall&) = delete;
+
+ private:
+  const GuardContext* inside_;
 };
 
 /// Runs `call` under the guard and returns what it returns.

@@ -1,0 +1,569 @@
+// Every virtual function of every interface that plugins implement, made to fail in four ways: a sentence or
+// a report names the plugin and the component, and the process ends with the status of plugin errors.
+//
+// The functions come from the headers: one that is new needs a row here, or a reason. Each cell is a process
+// that trains as `tenon train` does. TENON_CALLS=TEXT runs the cells whose names contain TEXT.
+#include "functions.hpp"
+#include "lookup.hpp"
+#include "sabotage.hpp"
+
+#include "plugin/process_end.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/numerics.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/recovery.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/sync_extra.hpp>
+
+#include <test_paths.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace tenon::calls {
+namespace {
+
+// Interfaces that the core or a service implements: plugins call them.
+const std::set<std::string> kOfTheHost = {
+    "Actor",        "BackwardContext", "Clock",        "ComponentCatalog", "ControlPlane", "FactReport",
+    "FileSystem",   "ForwardContext",  "Host",         "InferContext",     "LayerFactory", "LayerOwner",
+    "MetricReport", "MetricSink",      "NumericsSink", "OperandCounter",   "Options",      "ParameterSet",
+    "ReadableFile", "RecoveryHost",    "Replica",      "RowService",       "RowTable",     "RunContext",
+    "ServerNode",   "SiteHost",        "SpanSink",     "StateVisitor",     "TaskWatch",    "WritableFile"};
+
+TENON_STATIC_PLUGIN(rehearsal_rows,
+                    PluginInfo{.id = "rehearsal.rows", .version = "1.0.0", .summary = "a model of one table"},
+                    rehearsal::Lookup)
+
+// Answers for interfaces that no shipped component of these runs offers.
+
+struct Watching final : MemoryWatch {
+  void begins(TensorView, std::string_view) override {}
+};
+struct Scoring final : MetricLayer {
+  void begin() override {}
+  void finish(Communicator*, MetricReport&) override {}
+};
+struct Operands final : NumericsObserver {
+  bool numerics(std::int64_t) override { return true; }
+  void on_operand(const OperandNumerics&) override {}
+};
+struct Tensors final : TensorObserver {
+  TensorRequest tensors(std::int64_t) override { return {.parameters = true, .outputs = true}; }
+  void on_output(const ObservedOutput&) override {}
+  void on_parameters(std::span<const ObservedParameter>) override {}
+};
+struct Accesses final : RowObserver {
+  void on_tables(std::span<const ParameterInfo>) override {}
+  void on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) override {}
+};
+struct Binding final : OptimizerBinding {
+  void bind(const OptimizerSetup&) override {}
+};
+struct Scaling final : LossScaler {
+  bool answers_overflow() const override { return false; }
+};
+struct Counting final : PrecisionMetrics {
+  void metrics(const std::function<void(std::string_view, double)>&) override {}
+};
+struct Selecting final : SaveSelector {
+  void select(const SaveMoment&, SavePlan&) override {}
+};
+struct Varying final : NotRepeatable {
+  std::string reason() const override { return "of this test"; }
+};
+struct Reaching final : DeviceTransport {
+  std::string missing() override { return ""; }
+  void attach(int, Device&) override {}
+};
+struct Launched final : Rendezvous {
+  int rank() const override { return 0; }
+  int ranks() const override { return 1; }
+  std::vector<std::string> exchange(const std::string& text) override { return {text}; }
+};
+
+Watching watching;
+Scoring scoring;
+Operands operands;
+Tensors tensors;
+Accesses accesses;
+Binding binding;
+Scaling scaling;
+Counting counting;
+Selecting selecting;
+Varying varying;
+Reaching reaching;
+Launched launched;
+
+// The runs.
+
+struct Run {
+  std::vector<std::string> sets;
+  bool resumed = false;  ///< an attempt without failures goes before
+};
+
+const char* const kBase = R"(
+[run]
+steps = 4
+log_every = 1
+eval_every = 2
+deadline = 20
+[device]
+type = "cpu"
+threads = 1
+[data]
+type = "points"
+[model]
+type = "blank"
+layer = [{name='fc', type='linear', features=16, inputs=['x']}, {name='loss', type='quadratic', inputs=['fc']}]
+[precision]
+type = "fp16"
+[optimizer]
+type = "adamw"
+lr = 0.01
+[schedule]
+type = "cosine"
+[recovery]
+type = "full"
+every = 2
+[[observe]]
+type = "trace"
+)";
+
+const std::string kRowLayer = "model.layer=[{name='loss', type='lookup', inputs=['x']}]";
+const std::vector<std::string> kClicks = {"data={type='synthetic_ctr', tables=2, rows=[40], batch=16}",
+                                          "model={type='dlrm', layer=[]}",
+                                          "precision={type='fp32'}",
+                                          "optimizer={type='rowwise_adagrad', lr=0.02}",
+                                          "transport={type='thread'}",
+                                          "sync={type='ma', every=2}",
+                                          "parallel={ranks=2, rows='request'}"};
+
+const std::map<std::string, Run> kRuns = {
+    {"one rank", {}},
+    {"two ranks", {{"transport={type='thread'}", "parallel={ranks=2}", "sync={type='ddp'}"}}},
+    {"any device", {{"device={type='auto'}"}}},
+    {"rows", {{kRowLayer, "precision={type='fp32'}", "optimizer={type='rowwise_adagrad', lr=0.05}"}}},
+    {"increments",
+     {{kRowLayer, "precision={type='fp32'}", "optimizer={type='rowwise_adagrad', lr=0.05}",
+       "recovery={type='checknrun', every=2}"}}},
+    {"increments, continued",
+     {{kRowLayer, "precision={type='fp32'}", "optimizer={type='rowwise_adagrad', lr=0.05}",
+       "recovery={type='checknrun', every=2}"},
+      true}},
+    {"outages",
+     {{kRowLayer, "precision={type='fp32'}", "optimizer={type='rowwise_adagrad', lr=0.05}",
+       "recovery={type='cpr', partial='always'}", "run.steps=16", "sync={type='ddp'}",
+       "emulate={hours=16.0, shards=4, failures=[5.0]}"}}},
+    {"spikes", {{"recovery={type='spike_guard'}", "run.steps=8"}}},
+    {"background saves", {{"recovery={type='full', every_seconds=0.0001}"}}},
+    {"lookups", {kClicks}},
+    {"servers",
+     {{"transport={type='thread'}", "parallel={ranks=2, servers=1}", "sync={type='shadow_easgd'}"}}},
+    {"compressed",
+     {{"transport={type='thread'}", "parallel={ranks=2}", "sync={type='powersgd', inner={type='ddp'}}"}}},
+};
+
+// The rows.
+
+struct Row {
+  std::string interface, run;
+  Sabotage sabotage;
+  std::string plugin;
+  std::map<std::string, std::string> runs = {};      ///< of single functions
+  std::map<std::string, std::string> uncalled = {};  ///< functions that no run calls, and why
+};
+
+const char* const kDoctor = "`tenon doctor` alone asks, in a process of its own";
+const char* const kOther = "plugins call it, and never the core: the caller is named";
+const char* const kDeath = "needs a rank that dies in a process of its own";
+const char* const kSimulates = "`tenon simulate` calls it in processes of its own";
+const char* const kNowhere = "the core never calls it";
+
+const std::vector<Row> kRows = {
+    {"Dataset", "one rank", {"dataset/1", "points"}, "rehearsal.support", {}, {{"query", kNowhere}}},
+    {"Device", "one rank", {"device/1", "cpu"}, "tenon.device_cpu"},
+    {"DeviceAvailability",
+     "any device",
+     {"device/1", "cpu", Origin::kOffered, DeviceAvailability::kId},
+     "tenon.device_cpu"},
+    {"MemoryWatch",
+     "one rank",
+     {"device/1", "cpu", Origin::kAnswered, MemoryWatch::kId, &watching},
+     "tenon.device_cpu"},
+    {"Layer", "one rank", {"layer/1", "linear"}, "tenon.layer_nn"},
+    {"LossLayer",
+     "one rank",
+     {"layer/1", "quadratic", Origin::kOffered, LossLayer::kId},
+     "rehearsal.support"},
+    {"MetricLayer",
+     "one rank",
+     {"layer/1", "linear", Origin::kAnswered, MetricLayer::kId, &scoring},
+     "tenon.layer_nn"},
+    {"Model", "one rank", {"model/1", "blank"}, "rehearsal.support", {}, {{"query", kNowhere}}},
+    {"NumericsObserver",
+     "one rank",
+     {"observer/1", "trace", Origin::kAnswered, NumericsObserver::kId, &operands},
+     "tenon.trace"},
+    {"Observer", "one rank", {"observer/1", "trace"}, "tenon.trace"},
+    {"TensorObserver",
+     "one rank",
+     {"observer/1", "trace", Origin::kAnswered, TensorObserver::kId, &tensors},
+     "tenon.trace"},
+    {"RowObserver",
+     "rows",
+     {"observer/1", "trace", Origin::kAnswered, RowObserver::kId, &accesses},
+     "tenon.trace"},
+    {"Optimizer", "one rank", {"optimizer/1", "adamw"}, "tenon.adamw"},
+    {"OptimizerBinding",
+     "one rank",
+     {"optimizer/1", "adamw", Origin::kAnswered, OptimizerBinding::kId, &binding},
+     "tenon.adamw"},
+    {"RowOptimizer",
+     "rows",
+     {"optimizer/1", "rowwise_adagrad", Origin::kOffered, RowOptimizer::kId},
+     "tenon.rowwise_adagrad"},
+    {"Schedule", "one rank", {"schedule/1", "cosine"}, "tenon.schedule_basic"},
+    {"Precision", "one rank", {"precision/1", "fp16"}, "tenon.precision_fp16"},
+    {"LossScaler",
+     "one rank",
+     {"precision/1", "fp16", Origin::kAnswered, LossScaler::kId, &scaling},
+     "tenon.precision_fp16"},
+    {"PrecisionMetrics",
+     "one rank",
+     {"precision/1", "fp16", Origin::kAnswered, PrecisionMetrics::kId, &counting},
+     "tenon.precision_fp16"},
+    {"LinearSite", "one rank", {"precision/1", "fp16", Origin::kBound}, "tenon.precision_fp16"},
+    {"Recovery",
+     "one rank",
+     {"recovery/1", "full"},
+     "tenon.recovery_basic",
+     {},
+     {{"rejoin", kDeath}, {"bring_back", kDeath}}},
+    {"SaveSelector",
+     "one rank",
+     {"recovery/1", "full", Origin::kAnswered, SaveSelector::kId, &selecting},
+     "tenon.recovery_basic"},
+    {"RowCodec",
+     "increments",
+     {"recovery/1", "checknrun", Origin::kOffered, RowCodec::kId},
+     "tenon.recovery_checknrun",
+     {{"decode", "increments, continued"}}},
+    {"RowLookupHandler", "lookups", {"layer/1", "embedding_bag", Origin::kLookups}, "tenon.layer_recsys"},
+    {"Sync", "two ranks", {"sync/1", "ddp"}, "tenon.sync_basic"},
+    {"BucketSizes", "two ranks", {"sync/1", "ddp", Origin::kOffered, BucketSizes::kId}, "tenon.sync_basic"},
+    {"MeanReducer", "compressed", {"sync/1", "ddp", Origin::kReducer, MeanUser::kId}, "tenon.sync_compress"},
+    {"MeanUser",
+     "compressed",
+     {"sync/1", "ddp", Origin::kOffered, MeanUser::kId},
+     "tenon.sync_basic",
+     {},
+     {{"take_means_by", kOther}}},
+    {"SyncServer",
+     "servers",
+     {"sync/1", "shadow_easgd", Origin::kOffered, SyncServer::kId},
+     "tenon.sync_shadow"},
+    {"Communicator", "two ranks", {"transport/1", "thread", Origin::kOpened}, "tenon.transport_thread"},
+    {"Rendezvous",
+     "two ranks",
+     {"transport/1", "thread", Origin::kAnswered, Rendezvous::kId, &launched},
+     "tenon.transport_thread"},
+    {"NotRepeatable",
+     "two ranks",
+     {"transport/1", "thread", Origin::kAnswered, NotRepeatable::kId, &varying},
+     "tenon.transport_thread"},
+    {"Transport", "two ranks", {"transport/1", "thread"}, "tenon.transport_thread"},
+    {"DeviceTransport",
+     "two ranks",
+     {"transport/1", "thread", Origin::kAnswered, DeviceTransport::kId, &reaching},
+     "tenon.transport_thread"},
+};
+
+/// Interfaces of which no run calls any function.
+const std::map<std::string, const char*> kUncalled = {
+    {"ComponentFacts", kDoctor},
+    {"DeviceEvents", kOther},
+    {"DeviceStreams", kOther},
+    {"Simulator", kSimulates},
+};
+
+// The cells.
+
+struct Cell {
+  const Row* row = nullptr;
+  Function function;
+  Way way = Way::kError;
+  std::string name = {};
+  std::string said = {};  ///< standard error
+  int status = 0;         ///< of waitpid
+  bool called = false;
+  double seconds = 0;
+};
+
+const char* const kWays[] = {"error", "number", "crash", "hang"};
+
+const Functions& contracts() {
+  static const Functions all = read_functions(std::string(TENON_SOURCE_DIR) + "/core/include/tenon");
+  return all;
+}
+
+/// A component ends all that it offers.
+bool offered(Origin origin) {
+  return origin == Origin::kOffered || origin == Origin::kAnswered || origin == Origin::kLookups ||
+         origin == Origin::kReducer;
+}
+
+std::vector<Cell> all_cells() {
+  const char* const wanted = std::getenv("TENON_CALLS");
+  std::vector<Cell> cells;
+  for (const Row& row : kRows) {
+    for (const Function& function : contracts().at(row.interface)) {
+      if (row.uncalled.count(function.name) > 0) continue;
+      if (function.name == "~" && offered(row.sabotage.origin)) continue;
+      for (const Way way : {Way::kError, Way::kNumber, Way::kCrash, Way::kHang}) {
+        Cell cell{&row, function, way};
+        cell.name = row.interface + "::" + function.name + " " + kWays[static_cast<int>(way)];
+        if (wanted == nullptr || cell.name.find(wanted) != std::string::npos) cells.push_back(cell);
+      }
+    }
+  }
+  return cells;
+}
+
+/// As `tenon train`.
+int train(Runtime& runtime, const Config& config, const std::string& folder, bool resume) {
+  TrainRequest request;
+  request.run_dir = folder;
+  request.resume = resume;
+  request.quiet = true;
+  const RunResult result = runtime.train(config, request);
+  if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
+  return result.exit_status;
+}
+
+[[noreturn]] void live(Runtime& runtime, const Cell& cell, const std::string& folder, volatile bool* called) {
+  plugin::install_fatal_signal_handler();
+  plugin::install_exit_handler();
+  plugin::end_process_when_plugins_hang();
+  const Row& row = *cell.row;
+  const auto of_function = row.runs.find(cell.function.name);
+  const Run& run = kRuns.at(of_function == row.runs.end() ? row.run : of_function->second);
+  std::vector<std::string> sets = run.sets;
+  if (cell.way == Way::kHang) sets.emplace_back("run.deadline=1");
+  int status = 0;
+  try {
+    Sabotage sabotage = row.sabotage;
+    sabotage.function = cell.function;
+    sabotage.way = cell.way;
+    arrange(runtime.registry(), contracts(), sabotage, called);
+    if (run.resumed) {
+      arm(false);
+      std::vector<std::string> first = sets;
+      first.emplace_back("run.steps=2");
+      if (train(runtime, Config::parse(kBase, "calls.toml", first), folder, false) != 0) std::exit(98);
+      arm(true);
+    }
+    status = train(runtime, Config::parse(kBase, "calls.toml", sets), folder, run.resumed);
+  } catch (const Error& error) {
+    std::cerr << "tenon: " << error.what() << "\n";
+    status = error.exit_status();
+  } catch (const std::exception& error) {
+    std::cerr << "tenon: " << error.what() << "\n";
+    status = 1;
+  }
+  std::exit(status);
+}
+
+std::string read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// Runs all cells: few that compute and many that sleep at once.
+class Processes {
+ public:
+  Processes(Runtime& runtime, std::string folder) : runtime_(runtime), folder_(std::move(folder)) {
+    std::filesystem::create_directories(folder_);
+    called_ = static_cast<volatile bool*>(
+        ::mmap(nullptr, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  }
+
+  void run(std::vector<Cell>& cells) {
+    std::vector<std::size_t> computing, sleeping;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      (cells[i].way == Way::kHang ? sleeping : computing).push_back(i);
+    while (!computing.empty() || !sleeping.empty() || !alive_.empty()) {
+      begin(cells, computing, false, 2);
+      begin(cells, sleeping, true, 16);
+      end(cells);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+ private:
+  using Time = std::chrono::steady_clock;
+  struct Alive {
+    std::size_t cell;
+    bool sleeps;
+    Time::time_point begun;
+  };
+
+  std::string path(std::size_t cell) const { return folder_ + "/" + std::to_string(cell); }
+
+  void begin(std::vector<Cell>& cells, std::vector<std::size_t>& waiting, bool sleeps, int most) {
+    const auto same = std::count_if(alive_.begin(), alive_.end(),
+                                    [&](const auto& entry) { return entry.second.sleeps == sleeps; });
+    if (waiting.empty() || same >= most) return;
+    const std::size_t cell = waiting.back();
+    waiting.pop_back();
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (std::freopen((path(cell) + ".err").c_str(), "w", stderr) == nullptr) ::_exit(97);
+      std::cerr << std::unitbuf;
+      live(runtime_, cells[cell], path(cell), called_ + cell);
+    }
+    alive_[child] = {cell, sleeps, Time::now()};
+  }
+
+  void end(std::vector<Cell>& cells) {
+    for (auto entry = alive_.begin(); entry != alive_.end();) {
+      const auto& [child, alive] = *entry;
+      Cell& cell = cells[alive.cell];
+      cell.seconds = std::chrono::duration<double>(Time::now() - alive.begun).count();
+      if (cell.seconds > 25) ::kill(child, SIGKILL);
+      if (::waitpid(child, &cell.status, WNOHANG) != child) {
+        ++entry;
+        continue;
+      }
+      cell.said = read(path(alive.cell) + ".err");
+      cell.called = called_[alive.cell];
+      std::error_code ignored;
+      std::filesystem::remove_all(path(alive.cell), ignored);
+      entry = alive_.erase(entry);
+    }
+  }
+
+  Runtime& runtime_;
+  std::string folder_;
+  volatile bool* called_;
+  std::map<pid_t, Alive> alive_;
+};
+
+// What is wrong with a cell; "" = nothing.
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string kind_of(const Row& row) {
+  return row.sabotage.kind.substr(0, row.sabotage.kind.find('/'));
+}
+
+/// Broken observers lose their calls, and training goes on.
+bool tolerated(const Cell& cell) {
+  return kind_of(*cell.row) == "observer" && cell.function.name != "every_rank";
+}
+
+/// Passes of nodes and updates have a watch that names the node or the optimizer instead of the plugin.
+bool is_pass(const Cell& cell) {
+  return (cell.row->interface == "Layer" &&
+          (cell.function.name == "forward" || cell.function.name == "backward")) ||
+         (cell.function.name == "step" || cell.function.name == "step_rows");
+}
+
+std::string problem(const Cell& cell) {
+  const Row& row = *cell.row;
+  const std::string component =
+      row.interface == "MeanReducer" ? "sync.powersgd" : kind_of(row) + "." + row.sabotage.type;
+  const auto ends = [&](int status) { return WIFEXITED(cell.status) && WEXITSTATUS(cell.status) == status; };
+  const auto dies = [&](int signal) { return WIFSIGNALED(cell.status) && WTERMSIG(cell.status) == signal; };
+  if (!cell.called) return "it was not called";
+  const std::string sentence = "plugin " + row.plugin + " (" + component;
+  const bool throws = cell.way == Way::kError || cell.way == Way::kNumber;
+  if (cell.way == Way::kCrash || (throws && cell.function.no_throw)) {
+    const int signal = cell.way == Way::kCrash ? SIGSEGV : SIGABRT;
+    if (!has(cell.said, " inside plugin " + row.plugin + ", component " + component))
+      return "the report names no component";
+    return dies(signal) ? "" : "another end than by the signal";
+  }
+  if (cell.way == Way::kHang && is_pass(cell)) {
+    if (!has(cell.said, component) || !has(cell.said, "did not return within")) return "no pass is named";
+    return ends(1) ? "" : "another status than 1";
+  }
+  if (!has(cell.said, sentence)) return "the sentence names no component";
+  if (cell.way == Way::kHang) {
+    if (!has(cell.said, "did not return within 1 s") && !has(cell.said, "did not return within 2 s"))
+      return "no word of the time";
+  } else if (!has(cell.said,
+                  cell.way == Way::kError ? kWords : "threw an object that is not a std::exception")) {
+    return "the function's own words are missing";
+  }
+  const int status = throws && tolerated(cell) ? 0 : 3;
+  return ends(status) ? "" : "another status than " + std::to_string(status);
+}
+
+TEST(Calls, EveryFunctionHasARowOrAReason) {
+  std::set<std::string> listed = kOfTheHost;
+  for (const auto& [interface, reason] : kUncalled) listed.insert(interface);
+  for (const Row& row : kRows) {
+    EXPECT_TRUE(listed.insert(row.interface).second) << row.interface << " is listed twice";
+    for (const auto& list : {row.runs, row.uncalled}) {
+      for (const auto& [name, text] : list) {
+        const auto& functions = contracts().at(row.interface);
+        EXPECT_TRUE(std::any_of(functions.begin(), functions.end(),
+                                [&, of = name](const Function& function) { return function.name == of; }))
+            << row.interface << " has no function " << name;
+      }
+    }
+  }
+  for (const auto& [interface, functions] : contracts()) {
+    EXPECT_EQ(listed.count(interface), 1u)
+        << interface << " is not listed: is it the host's, or the plugins'?";
+  }
+  for (const std::string& interface : listed)
+    EXPECT_EQ(contracts().count(interface), 1u) << "no header has the interface " << interface;
+}
+
+TEST(Calls, FailuresNameTheComponent) {
+  const rehearsal::Folder folder;
+  Runtime runtime;
+  runtime.add_plugin(rehearsal::support_plugin);
+  runtime.add_plugin(rehearsal_rows);
+  runtime.discover({});
+  for (const Row& row : kRows) runtime.registry().find(row.sabotage.kind, row.sabotage.type);
+  std::vector<Cell> cells = all_cells();
+  const auto begun = std::chrono::steady_clock::now();
+  Processes(runtime, folder.path).run(cells);
+  std::map<std::string, int> failed;
+  for (const Cell& cell : cells) {
+    const std::string wrong = problem(cell);
+    if (!wrong.empty()) ++failed[wrong];
+    EXPECT_EQ(wrong, "") << cell.name << " (" << cell.seconds << " s, "
+                         << (WIFEXITED(cell.status) ? "status " + std::to_string(WEXITSTATUS(cell.status))
+                                                    : "signal " + std::to_string(WTERMSIG(cell.status)))
+                         << "): " << cell.said.substr(0, 600);
+  }
+  std::cout << cells.size() << " cells, "
+            << std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() << " s\n";
+  for (const auto& [wrong, count] : failed) std::cout << "  " << count << " x " << wrong << "\n";
+}
+
+}  // namespace
+}  // namespace tenon::calls
