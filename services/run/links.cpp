@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace tenon::train {
@@ -102,7 +103,12 @@ void Links::open_control() {
     training_hub->cancel(text);
     end_hub->cancel(text);
     saving_hub->cancel(text);
-    if (connected.load()) transport->cancel(text);
+    if (!connected.load()) return;
+    try {
+      transport->cancel(text);
+    } catch (const std::exception& error) {  // the run has failed already
+      std::fprintf(stderr, "tenon: %s\n", error.what());
+    }
   };
   if (place_.rank < 0) {
     training_hub = std::make_unique<StringAllGather>(trainers, clock_, settings_.run.deadline);

@@ -208,17 +208,21 @@ bool Rank::run() {
   trainer_.observers().tables(trainer_.row_tables());
   if (WallTimeBreakdown* mine = wall_time()) mine->enter(WallTimeBreakdown::Entry::kWork);
   try {
-    if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
-    if (trainer_.workers().size() == 1) {
-      loop(*trainer_.workers()[0]);
-    } else {
-      run_workers();
-    }
-    if (trainer_.requests() != nullptr) trainer_.requests()->end();
-    if (services_->actions().rolls_back()) {
-      leave();
-    } else {
-      finish();
+    try {
+      if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
+      if (trainer_.workers().size() == 1) {
+        loop(*trainer_.workers()[0]);
+      } else {
+        run_workers();
+      }
+      if (trainer_.requests() != nullptr) trainer_.requests()->end();
+      if (services_->actions().rolls_back()) {
+        leave();
+      } else {
+        finish();
+      }
+    } catch (...) {
+      rethrow_noted_call();  // an exception of any type
     }
   } catch (const std::exception& error) {
     if (stands_still_) {

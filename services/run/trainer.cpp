@@ -261,8 +261,10 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.epoch = world_.start.epoch;
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
-  if (const auto* sizes = parts_->sync.offered<BucketSizes>())
-    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
+  if (auto* const sizes = parts_->sync.offered<BucketSizes>()) {
+    const auto first = parts_->sync.guarded(*sizes)->first_bucket_bytes();
+    spec.buckets = {first, parts_->sync.guarded(*sizes)->bucket_bytes()};
+  }
   spec.device = parts_->device.get();
   spec.host = &with_.host;
   spec.gate = &with_.gate;

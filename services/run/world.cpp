@@ -174,10 +174,11 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
         registry.create<Transport>(chosen->type, *chosen->options, *links.transport_host),
         settings.run.deadline);
   }
+  watch_passes();
   links.find_place();
   if (threads_only()) require_room_for_ranks(settings.parallel.world());
   links.open_control();
-  watch_passes();
+  has_control_ = true;
   if (!links.transport) return;
   WorldSpec spec;
   spec.ranks = ranks;
@@ -461,6 +462,8 @@ void World::report_failure(int rank) {
     links.control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
   } catch (const std::exception& error) {
     links.control->fail(rank, 1, error.what());
+  } catch (...) {
+    links.control->fail(rank, 1, "an object was thrown that is not a std::exception");
   }
 }
 
@@ -679,6 +682,7 @@ namespace {
 constexpr double kLeastUnderSimulatedClock = 300;
 /// Ranks beside a lost one have so long to end by themselves.
 constexpr double kOthersEndWithin = 5;
+constexpr double kRecordWithin = 5;
 
 }  // namespace
 
@@ -686,11 +690,13 @@ void World::watch_passes() {
   const double deadline = settings.run.deadline;
   pass_watch = std::make_unique<PassWatch>(
       clock->simulated() ? std::max(deadline, kLeastUnderSimulatedClock) : deadline,
+      [this] { return has_control_ && links.control->failed(); },
       [this](const LatePass& pass) { end_late(pass); }, [this](const LatePass& pass) { end_lost(pass); });
 }
 
 // Where the run outlives deaths, so it does here: the process ends, and another takes its place.
 void World::end_late(const LatePass& pass) {
+  if (!has_control_) return;
   if (pass.host != nullptr) pass.host->log(LogLevel::kError, pass.text);
   const int rank = pass.host != nullptr ? pass.host->rank() : std::max(0, place.rank);
   if (place.survives && links.control_client != nullptr) return links.control_client->miss(rank, pass.text);
@@ -700,20 +706,27 @@ void World::end_late(const LatePass& pass) {
 void World::end_lost(const LatePass& pass) {
   if (!plugin::ends_process_when_plugins_hang()) return;
   if (running_ > 1 && pass.over_s < kOthersEndWithin) return;
-  const std::lock_guard lock(end_mutex_);
-  const bool goes_on =
-      place.survives && links.control_client != nullptr && links.control_client->interrupted();
-  if (!goes_on && (place.rank <= 0 ? record.metrics != nullptr : record.store != nullptr)) {
-    record.result.steps = std::max(record.result.steps,
-                                   std::max<std::int64_t>(0, pass.host == nullptr ? 0 : pass.host->slot()));
-    finish_locked();
-  }
-  const std::string why = links.control->failure();
+  const std::string why = has_control_ ? links.control->failure() : "";
   std::string text = "tenon: " + why;
   if (why.find(pass.text) == std::string::npos) text += why.empty() ? pass.text : "; " + pass.text;
   text += "\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  write_lost(pass);
   ::_exit(pass.exit_status);
+}
+
+// The rank that is held may hold what this needs, and components are asked: it must end, too.
+void World::write_lost(const LatePass& pass) {
+  const std::unique_lock lock(end_mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !has_control_) return;
+  const GuardContext what{"", "the record of the run"};
+  const plugin::HangWatch watch(what, "the last write", kRecordWithin);
+  const bool goes_on =
+      place.survives && links.control_client != nullptr && links.control_client->interrupted();
+  if (goes_on || (place.rank <= 0 ? record.metrics == nullptr : record.store == nullptr)) return;
+  record.result.steps =
+      std::max(record.result.steps, std::max<std::int64_t>(0, pass.host == nullptr ? 0 : pass.host->slot()));
+  finish_locked();
 }
 
 void World::await_late_pass() const {

@@ -174,6 +174,7 @@ struct World {
   void watch_passes();
   void end_late(const LatePass& pass);
   void end_lost(const LatePass& pass);
+  void write_lost(const LatePass& pass);
   /// A rank that was missed may be about to name the kernel that holds it.
   void await_late_pass() const;
   void finish();
@@ -188,6 +189,7 @@ struct World {
 
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::atomic<int> running_{0};       ///< ranks of this process that have not ended
+  std::atomic<bool> has_control_{false};
   std::mutex end_mutex_;              ///< held while the end of the run is written down
   std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
   /// A rank of this process cannot use its device any more: the process is to end, even if other ranks live

@@ -15,6 +15,7 @@ std::string without_comments(const std::string& path) {
   while (std::getline(in, line)) {
     const auto first = line.find_first_not_of(' ');
     if (first != std::string::npos && line[first] == '#') continue;
+    if (line.find("static_assert") != std::string::npos) continue;
     text += line.substr(0, line.find("//")) + "\n";
   }
   return text;
@@ -32,10 +33,6 @@ std::string word_before(const std::string& text, std::size_t end) {
   return text.substr(begin, end - begin);
 }
 
-struct Scope {
-  std::string name;  ///< "" = no class
-};
-
 class Reader {
  public:
   Reader(const std::string& text, Functions& found) : text_(text), found_(found) {}
@@ -48,7 +45,7 @@ class Reader {
         continue;
       }
       if (c == ';') head_.clear();
-      if (c == '{') scopes_.push_back({std::exchange(head_, "")});
+      if (c == '{') scopes_.push_back(std::exchange(head_, ""));
       if (c == '}' && !scopes_.empty()) scopes_.pop_back();
       ++at_;
     }
@@ -65,13 +62,13 @@ class Reader {
       while (end < text_.size() && in_word(text_[end])) ++end;
       head_ = text_.substr(name, end - name);
     }
-    if (word == "virtual" && !scopes_.empty() && !scopes_.back().name.empty()) take_function();
+    if (word == "virtual" && !scopes_.empty() && !scopes_.back().empty()) take_function();
   }
 
   void take_function() {
     const std::size_t end = text_.find(';', at_), open = text_.find('(', at_);
     const std::string declaration = text_.substr(at_, end - at_);
-    std::vector<Function>& functions = found_[scopes_.back().name];
+    std::vector<Function>& functions = found_[scopes_.back()];
     Function function;
     function.place = functions.empty() ? 0 : functions.back().place + (functions.back().name == "~" ? 2 : 1);
     function.name = declaration.find('~') != std::string::npos ? "~" : word_before(text_, open);
@@ -84,7 +81,7 @@ class Reader {
   Functions& found_;
   std::size_t at_ = 0;
   std::string head_;
-  std::vector<Scope> scopes_;
+  std::vector<std::string> scopes_;  ///< names of classes; "" = none
 };
 
 }  // namespace

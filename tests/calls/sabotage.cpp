@@ -32,7 +32,6 @@ struct State {
   const Functions* contracts = nullptr;
   volatile bool* called = nullptr;
   std::atomic<bool> armed{true};
-  std::atomic<int> made{0};
   void* (*create)(const void*, const tenon_host_v1*, tenon_error*) = nullptr;
   std::mutex mutex;
   std::map<void*, void**> before;  ///< tables of objects as they were
@@ -123,7 +122,7 @@ std::unique_ptr<LinearSite> bind_failing(void* self, const SiteInfo& site, SiteH
 std::unique_ptr<Communicator> open_failing(void* self, int rank, const GroupSpec& group) {
   auto opened = as_function<std::unique_ptr<Communicator>(void*, int, const GroupSpec&)>(
       before(self, place_of("Transport", "open")))(self, rank, group);
-  if (rank == 0) make_fail(opened.get());
+  if (state.what.rank < 0 || rank == state.what.rank) make_fail(opened.get());
   return opened;
 }
 
@@ -149,7 +148,9 @@ void* create_failing(const void* options, const tenon_host_v1* host, tenon_error
   void* const made = state.create(options, host, error);
   if (made == nullptr || !state.armed) return made;
   const Sabotage& what = state.what;
-  if (state.made++ != what.component && what.component >= 0) return made;
+  // A device that is asked for its availability, and a transport, are of no rank.
+  const int rank = static_cast<Host*>(host->cxx_host)->rank();
+  if (what.rank >= 0 && rank >= 0 && rank != what.rank) return made;
   const std::string interface = interface_of(what.kind);
   const auto offered = [&] {
     void* const found = as_function<void*(void*, std::string_view)>(

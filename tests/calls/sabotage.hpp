@@ -31,7 +31,7 @@ struct Sabotage {
   void* answer = nullptr;  ///< kAnswered
   Function function = {};  ///< of the interface of the object
   Way way = Way::kError;
-  int component = 0;  ///< which of those that are made, in order
+  int rank = 0;  ///< whose component fails; -1 = every one's
 };
 
 inline constexpr const char* kWords = "the sabotaged function was called";

@@ -2,6 +2,8 @@
 // synchronisation (TENON_PORTABLE_THREADS). Blocks are the same for every number of threads, all of them run
 // even if one throws, and the exception of the lowest block is the one rethrown: the outcome never depends on
 // the team.
+#include "plugin/guard.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 
@@ -78,7 +80,9 @@ bool nested() {
 
 void run_team(BlockLoop& loop, int threads) {
   std::atomic<std::int64_t> next{0};
+  const GuardContext* const call = current_plugin_call();
   const auto work = [&] {
+    const PluginCallScope helps(call);
     inside_loop = true;
     for (std::int64_t i = next++; i < loop.blocks(); i = next++) loop.run(i);
     inside_loop = false;
@@ -102,8 +106,13 @@ bool nested() {
 
 void run_team(BlockLoop& loop, int threads) {
   const std::int64_t blocks = loop.blocks();
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (std::int64_t i = 0; i < blocks; ++i) loop.run(i);
+  const GuardContext* const call = current_plugin_call();
+#pragma omp parallel num_threads(threads)
+  {
+    const PluginCallScope helps(call);
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < blocks; ++i) loop.run(i);
+  }
 }
 
 #endif

@@ -79,7 +79,7 @@ GuardedTransport::GuardedTransport(Component<Transport> transport, double deadli
 
 // The run's watch has ended by now.
 GuardedTransport::~GuardedTransport() {
-  const CallNames of_end = names(-1, 0);
+  const CallNames of_end = names(-1, kWatchedElsewhere);
   const GuardContext here = of_end.context();
   const plugin::HangWatch watch(here, "destroy", deadline_s_);
   transport_ = {};
@@ -107,7 +107,7 @@ std::unique_ptr<Communicator> GuardedTransport::open(int world_rank, const Group
 
 // The run has failed when it cancels, and its watch may be who calls: another one looks at this call.
 void GuardedTransport::cancel(std::string_view reason) {
-  const CallNames of_cancel = names(-1, 0);
+  const CallNames of_cancel = names(-1, kWatchedElsewhere);
   const GuardContext here = of_cancel.context();
   const plugin::HangWatch watch(here, "cancel", deadline_s_);
   of_cancel.call([&] { transport_->cancel(reason); });

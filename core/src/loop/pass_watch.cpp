@@ -25,10 +25,11 @@ constexpr std::array<const char*, 4> kPasses = {"forward", "backward", "an evalu
 
 }  // namespace
 
-PassWatch::PassWatch(double seconds, std::function<void(const LatePass&)> late,
+PassWatch::PassWatch(double seconds, std::function<bool()> failed, std::function<void(const LatePass&)> late,
                      std::function<void(const LatePass&)> lost)
     : limit_s_(seconds),
       every_s_(std::clamp(seconds / kLooks, kShortestSeconds, kLongestSeconds)),
+      failed_(std::move(failed)),
       late_(std::move(late)),
       lost_(std::move(lost)) {
   const base::WithoutSignals none;
@@ -81,7 +82,7 @@ void PassWatch::report(const LatePass& pass, bool told, double seconds) {
 }
 
 bool PassWatch::look_at_calls(double seconds) {
-  const auto call = plugin::longest_call(seconds, limit_s_);
+  const auto call = plugin::longest_call(seconds, limit_s_, failed_());
   call_left_s_ = call ? call->limit - call->seconds : limit_s_;
   if (call_left_s_ > 0) {
     told_ = false;

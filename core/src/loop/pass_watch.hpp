@@ -29,7 +29,8 @@ class PassWatch {
  public:
   /// `late` is called once when the pass has taken `seconds`, and `lost` again and again while it has still
   /// not ended a moment after that; both by the watching thread, and neither may wait for ranks to end.
-  PassWatch(double seconds, std::function<void(const LatePass&)> late,
+  /// `failed`: whether the run has failed.
+  PassWatch(double seconds, std::function<bool()> failed, std::function<void(const LatePass&)> late,
             std::function<void(const LatePass&)> lost);
   ~PassWatch();
   PassWatch(const PassWatch&) = delete;
@@ -51,6 +52,7 @@ class PassWatch {
   void report(const LatePass& pass, bool told, double seconds);
 
   const double limit_s_, every_s_;
+  const std::function<bool()> failed_;
   const std::function<void(const LatePass&)> late_, lost_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -105,9 +105,9 @@ class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, 
 
   GuardContext pass(const std::string& name, const RunContext& context) const {
     step_ = context.step();
-    return {component_.plugin(), name, rank_, step_, nullptr, 0};
+    return {component_.plugin(), name, rank_, step_, nullptr, kWatchedElsewhere};
   }
-  /// Of a call between passes.
+  /// The place of a call between passes.
   GuardContext outside(const std::string& name) const { return {component_.plugin(), name, rank_, step_}; }
 
   std::unique_ptr<ResolvedOptions> options_;

@@ -36,7 +36,7 @@ void make_calls_known(ThreadCalls& calls) {
 
 namespace plugin {
 
-std::optional<LongCall> longest_call(double seconds, double deadline) {
+std::optional<LongCall> longest_call(double seconds, double deadline, bool ending) {
   const std::lock_guard lock(list_mutex);
   std::optional<LongCall> longest;
   for (ThreadCalls* thread = threads; thread != nullptr; thread = thread->next) {
@@ -48,8 +48,12 @@ std::optional<LongCall> longest_call(double seconds, double deadline) {
     if (moved) continue;
     // The call may end while it is read: then it has changed, and what was read is dropped.
     const GuardContext context = *call;
-    if (thread->changes.load(std::memory_order_acquire) != changes || context.patience <= 0) continue;
-    const double limit = deadline * context.patience;
+    if (thread->changes.load(std::memory_order_acquire) != changes) continue;
+    if (context.patience < 0 || (context.patience == 0 && !ending)) {
+      thread->seconds = 0;
+      continue;
+    }
+    const double limit = deadline * (context.patience > 0 ? context.patience : 1);
     if (longest && thread->seconds - limit <= longest->seconds - longest->limit) continue;
     longest = LongCall{context, thread->seconds, limit};
   }

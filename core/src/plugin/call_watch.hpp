@@ -16,7 +16,8 @@ struct LongCall {
 
 /// `seconds` have passed since the last look. Returns the call that is nearest to the end of its time, which
 /// is `deadline` x its patience, or farthest beyond it; nothing if no thread is inside a call. Only the
-/// innermost call of a thread counts, from the moment when the call within it ended.
-std::optional<LongCall> longest_call(double seconds, double deadline);
+/// innermost call of a thread counts, from the moment when the call within it ended. `ending`: the run has
+/// failed, and calls without a limit of their own have one deadline from then on.
+std::optional<LongCall> longest_call(double seconds, double deadline, bool ending);
 
 }  // namespace tenon::plugin

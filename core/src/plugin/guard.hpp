@@ -17,6 +17,8 @@ TENON_ABI_END
 
 namespace tenon {
 
+inline constexpr float kWatchedElsewhere = -1;
+
 struct GuardContext {
   std::string_view plugin;     ///< "acme.lion"; "" = work of the core, named by `component` alone
   std::string_view component;  ///< "optimizer.lion"; "" = the plugin as a whole
@@ -24,8 +26,8 @@ struct GuardContext {
   std::int64_t step = -1;      ///< -1 = outside the loop
   /// The component's options, null when unknown: configuration errors take file and line from them.
   const ResolvedOptions* options = nullptr;
-  /// The call counts as one that hangs after so many deadlines of the run (call_watch.hpp); 0 = never, since
-  /// it lasts as long as the run or has a watch of its own.
+  /// The call counts as one that hangs after so many deadlines of the run (call_watch.hpp); 0 = one deadline
+  /// after the run has failed, since it lasts as long as the run; kWatchedElsewhere = never.
   float patience = 1;
 };
 
@@ -84,7 +86,9 @@ void forget_noted_options(const ResolvedOptions* options) noexcept;
 
 class PluginCallScope {
  public:
-  explicit PluginCallScope(const GuardContext& context) noexcept : outer_(exchange_plugin_call(&context)) {}
+  explicit PluginCallScope(const GuardContext& context) noexcept : PluginCallScope(&context) {}
+  /// Null: of no plugin. Threads that help with a call take it over from the thread that made it.
+  explicit PluginCallScope(const GuardContext* context) noexcept : outer_(exchange_plugin_call(context)) {}
   ~PluginCallScope() { exchange_plugin_call(outer_); }
   PluginCallScope(const PluginCallScope&) = delete;
   PluginCallScope& operator=(const PluginCallScope&) = delete;
@@ -95,15 +99,9 @@ class PluginCallScope {
 
 /// Within a plugin call, work of the core that waits for other threads or ranks and has a deadline of its
 /// own.
-class OutsideCall {
+class OutsideCall : public PluginCallScope {
  public:
-  OutsideCall() noexcept : inside_(exchange_plugin_call(nullptr)) {}
-  ~OutsideCall() { exchange_plugin_call(inside_); }
-  OutsideCall(const OutsideCall&) = delete;
-  OutsideCall& operator=(const OutsideCall&) = delete;
-
- private:
-  const GuardContext* inside_;
+  OutsideCall() noexcept : PluginCallScope(nullptr) {}
 };
 
 /// Runs `call` under the guard and returns what it returns.

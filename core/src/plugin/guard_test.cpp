@@ -78,6 +78,17 @@ TEST(Guard, DeadlineKeepsItsTypeAndCancellationIsLeftAlone) {
   }
 }
 
+TEST(Guard, TheInnermostCallIsNamed) {
+  try {
+    guard(kPlace, [] {
+      guard(GuardContext{"acme.device", "device.acme", 2, 14}, [] { throw std::runtime_error("no memory"); });
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "plugin acme.device (device.acme, rank 2, step 14): no memory");
+  }
+}
+
 TEST(Guard, CurrentCallNestsAndBelongsToTheThread) {
   EXPECT_EQ(current_plugin_call(), nullptr);
   const GuardContext inner{"zeta.twin", "toy.twin"};
