@@ -73,6 +73,9 @@ int guarded_run(const std::vector<std::string>& words) {
   } catch (const std::exception& error) {
     std::cerr << "tenon: " << reason(error) << "\n";
     return 1;
+  } catch (...) {
+    std::cerr << "tenon: an object was thrown that is not a std::exception\n";
+    return 1;
   }
 }
 

@@ -454,7 +454,9 @@ int train(Runtime& runtime, const Config& config, const std::string& folder, boo
   return result.exit_status;
 }
 
-[[noreturn]] void live(Runtime& runtime, const Cell& cell, const std::string& folder, volatile bool* called) {
+/// As the program: what nothing catches ends it.
+[[noreturn]] void live(Runtime& runtime, const Cell& cell, const std::string& folder,
+                       volatile bool* called) noexcept {
   plugin::install_fatal_signal_handler();
   plugin::install_exit_handler();
   plugin::end_process_when_plugins_hang();

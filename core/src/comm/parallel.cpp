@@ -110,7 +110,7 @@ void run_team(BlockLoop& loop, int threads) {
 #pragma omp parallel num_threads(threads)
   {
     const PluginCallScope helps(call);
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
     for (std::int64_t i = 0; i < blocks; ++i) loop.run(i);
   }
 }
