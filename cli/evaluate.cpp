@@ -60,7 +60,7 @@ int run_evaluate(const std::vector<std::string>& arguments) {
 
   StoredRun stored("evaluate", parsed.values["run"].as<std::vector<std::string>>()[0], sets);
   CheckpointReader reader = stored.checkpoint(step);
-  TrainedGraph graph(stored, reader, 0, [](Model& model, const DataInfo& data) { return model.build(data); });
+  TrainedGraph graph(stored, reader, 0, [](auto& model, const DataInfo& data) { return model->build(data); });
   const std::vector<Measured> values = evaluate(graph, outputs);
   const std::int64_t samples = graph.data().info().val_samples;
   write_outputs(stored.files(), outputs, samples);

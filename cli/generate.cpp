@@ -47,7 +47,7 @@ class Predictor {
  public:
   Predictor(StoredRun& run, CheckpointReader& reader)
       : graph_(run, reader, 1,
-               [&](Model& model, const DataInfo& data) { return language_graph(run, model, data); }) {
+               [&](auto& model, const DataInfo& data) { return language_graph(run, model, data); }) {
     for (std::size_t i = 0; i < data().info().fields.size(); ++i) {
       if (data().info().fields[i].name == "tokens") tokens_ = graph_.executor().inputs()[i];
     }
@@ -71,15 +71,15 @@ class Predictor {
   }
 
  private:
-  GraphSpec language_graph(StoredRun& run, Model& model, const DataInfo& data) {
-    auto* language = static_cast<LanguageModel*>(model.query(LanguageModel::kId));
+  GraphSpec language_graph(StoredRun& run, train::NamedComponent<Model>& model, const DataInfo& data) {
+    auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
     if (language == nullptr) {
       fail_config(
           fmt::format("tenon generate: run {} trains the model '{}', which is no language model (it does not "
                       "offer {})",
                       run.folder(), run.type("model"), LanguageModel::kId));
     }
-    LanguageGraph graph = language->language_graph(data);
+    LanguageGraph graph = model.guarded(*language)->language_graph(data);
     logits_ = graph.logits;
     return std::move(graph.graph);
   }

@@ -85,11 +85,8 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   spec.keep_values = true;
   // A separate statement: errors of the graph are not the data set's.
   const DataInfo& data = data_->info();
-  const auto build_it = [&] {
-    const GuardedCall<Model> guarded = model_.guarded(*model_);
-    return build(*model_, data);
-  };
-  const GraphSpec graph = train::edit_graph(build_it, data, run.checked().model_edits);
+  const GraphSpec graph =
+      train::edit_graph([&] { return build(model_, data); }, data, run.checked().model_edits);
   for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
   executor_ = std::make_unique<Executor>(spec, graph, data);
   weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
@@ -207,7 +204,7 @@ std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs
 std::map<std::string, double> evaluate_run(const std::string& run, const std::vector<std::string>& sets) {
   StoredRun stored("evaluate", run, sets);
   CheckpointReader reader = stored.checkpoint(std::nullopt);
-  TrainedGraph graph(stored, reader, 0, [](Model& model, const DataInfo& data) { return model.build(data); });
+  TrainedGraph graph(stored, reader, 0, [](auto& model, const DataInfo& data) { return model->build(data); });
   std::vector<Output> none;
   std::map<std::string, double> metrics;
   for (const Measured& value : evaluate(graph, none)) metrics["val/" + value.metric] = value.value;

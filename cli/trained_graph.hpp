@@ -27,7 +27,7 @@ std::vector<double> real_values(const TensorView& view);
 class TrainedGraph {
  public:
   /// Builds the graph; the run's edits of the model are applied to it.
-  using Build = std::function<GraphSpec(Model& model, const DataInfo& data)>;
+  using Build = std::function<GraphSpec(train::NamedComponent<Model>& model, const DataInfo& data)>;
 
   /// batch: samples of one forward; 0 = as the data set sets it. Starts with the weights of replica 0. run
   /// and reader outlive this.

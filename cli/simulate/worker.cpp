@@ -113,6 +113,8 @@ class Worker {
       if (order.fate == Fate::kHang) hang(watch);
       try {
         simulator_->run({manifest_.seed, order.index}, shared_->views(), outputs_->views(), watch);
+      } catch (const DeadlineError&) {
+        throw;  // of the watch
       } catch (...) {
         rethrow_noted_call();
       }

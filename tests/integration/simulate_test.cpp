@@ -198,7 +198,8 @@ TEST_F(Simulate, OwnErrorsAreHolesAndNotRepeated) {
   write_config("fail_at = 2\nnan_at = 5\n", 8);
   const Ended ended = simulate("sims");
   EXPECT_EQ(ended.status, 0);
-  EXPECT_THAT(ended.err, HasSubstr("sample 2 failed: step 3: the CFL number 1.5 exceeds 1"));
+  EXPECT_THAT(ended.err, HasSubstr("sample 2 failed: plugin test.rehearsal (simulator.rehearsal): step 3: "
+                                   "the CFL number 1.5 exceeds 1"));
   EXPECT_THAT(ended.err, HasSubstr("sample 5 failed: the result has nan in x, element 1"));
   EXPECT_THAT(ended.out, HasSubstr("\"finished\": 6,"));
   EXPECT_THAT(manifest("sims"), HasSubstr("{\"index\": 2, \"kind\": \"error\", \"attempts\": 1,"));

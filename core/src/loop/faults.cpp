@@ -2,6 +2,7 @@
 #include "loop/faults.hpp"
 
 #include "loop/compute_cost.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>
 
@@ -89,6 +90,7 @@ void Faults::at(Fault::Phase phase) {
 
 void Faults::before_operation(std::span<const int> members, std::string_view operation) {
   if (!any_.load(std::memory_order_relaxed)) return;
+  const OutsideCall injected;  // a component that communicates does not answer for it
   at(Fault::Phase::kCollective);
   double down_s = 0;
   {

@@ -68,7 +68,15 @@ void put_call(SignalLine& line, const GuardContext& call) noexcept {
   }
 }
 
+std::atomic<pid_t> reporting{0};  ///< the first thread that a signal ends
+
 void report(int signal) {
+  const pid_t self = ::gettid();
+  pid_t first = 0;
+  if (!reporting.compare_exchange_strong(first, self) && first != self) {
+    for (;;) ::pause();  // the process ends when the first thread has reported
+  }
+  ::signal(signal, SIG_DFL);
   SignalLine line;
   line.put("tenon: fatal signal ");
   line.put(signal);
@@ -82,7 +90,7 @@ void report(int signal) {
   }
   line.put("\n");
   line.write();
-  ::raise(signal);  // SA_RESETHAND has put the default action back
+  ::raise(signal);
 }
 
 // exit() runs its handlers on the thread that called it.
@@ -102,7 +110,7 @@ void report_exit() {
 void install_fatal_signal_handler() {
   struct sigaction action {};
   action.sa_handler = report;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
+  action.sa_flags = SA_NODEFER | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }

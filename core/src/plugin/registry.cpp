@@ -330,8 +330,9 @@ ComponentHandle Registry::create(std::string_view kind, std::string_view type, c
   const ComponentRef ref = find(kind, type);
   const tenon_host_v1 plugin_abi_host{sizeof(tenon_host_v1), TENON_ABI_EPOCH, TENON_SDK_VERSION, &host};
   tenon_error err{sizeof(tenon_error), static_cast<std::int32_t>(ErrorKind::kPlugin), ""};
-  const GuardContext context{ref.plugin, ref.name, host.rank(), -1,
-                             dynamic_cast<const ResolvedOptions*>(&options)};
+  const GuardContext context{
+      ref.plugin,       ref.name, host.rank(), -1, dynamic_cast<const ResolvedOptions*>(&options),
+      kWatchedElsewhere};
   void* object = nullptr;
   {
     const plugin::HangWatch watch(context, "create", host.deadline());
