@@ -188,10 +188,10 @@ struct World {
   void share_opening(int rank, int keep);
 
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::atomic<int> running_{0};       ///< ranks of this process that have not ended
-  std::atomic<bool> has_control_{false};
-  std::mutex end_mutex_;              ///< held while the end of the run is written down
-  std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
+  std::atomic<int> running_{0};           ///< ranks of this process that have not ended
+  std::atomic<bool> has_control_{false};  ///< links.control is there
+  std::mutex end_mutex_;                  ///< held while the end of the run is written down
+  std::atomic<bool> cut_off_{false};      ///< some call of a rank of this process has thrown
   /// A rank of this process cannot use its device any more: the process is to end, even if other ranks live
   /// on.
   std::atomic<bool> device_lost_{false};
