@@ -3,6 +3,7 @@
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
 
 #include <gtest/gtest.h>
 
@@ -123,6 +124,22 @@ TEST(FatalSignalDeathTest, NamesThePlugin) {
         std::abort();
       },
       testing::KilledBySignal(SIGABRT), "tenon: fatal signal 6 \\(Aborted\\) outside any plugin call");
+}
+
+TEST(FatalSignalDeathTest, NamesThePluginOnThreadsThatHelp) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        plugin::install_fatal_signal_handler();
+        set_parallel_threads(2);
+        const std::thread::id caller = std::this_thread::get_id();
+        guard(kPlace, [&] {
+          parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+            if (std::this_thread::get_id() != caller) std::raise(SIGSEGV);
+          });
+        });
+      },
+      testing::KilledBySignal(SIGSEGV), "inside plugin acme.lion, component optimizer.lion, rank 2, step 14");
 }
 
 struct Thrower {
