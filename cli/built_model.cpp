@@ -113,6 +113,7 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   const BuiltGraph built(spec, edited, data);
   ModelGraph facts = facts_of(*built, has_policy);
   facts.model = checked.component("model")->type;
+  if (const auto* precision = checked.component("precision")) facts.precision = precision->type;
   return facts;
 }
 

@@ -82,7 +82,7 @@ std::string graph_text(const ModelGraph& graph) {
                      fmt::format("{}", fmt::join(node.inputs, ", "))});
     for (const ModelGraph::Site& site : node.sites) {
       sites.push_back({node.name, site.module, site.weight, std::to_string(site.m), std::to_string(site.n),
-                       std::to_string(site.k), site.unquantized ? "unquantized" : "by the policy"});
+                       std::to_string(site.k), site.unquantized ? "unquantized" : graph.precision});
     }
   }
   return fmt::format(
@@ -100,6 +100,7 @@ std::string graph_json(const ModelGraph& graph) {
   };
   json.begin_object();
   json.member("model", graph.model);
+  json.member("precision", graph.precision);
   json.member("elements", graph.elements);
   json.objects("fields", graph.fields, value);
   json.objects("nodes", graph.nodes, [&](const ModelGraph::Node& node) {

@@ -31,7 +31,8 @@ struct ModelGraph {
     std::vector<Site> sites;
   };
 
-  std::string model;  ///< type of [model]
+  std::string model;              ///< type of [model]
+  std::string precision = "f32";  ///< type of [precision]
   std::vector<Value> fields;
   std::vector<Node> nodes;
   std::int64_t elements = 0;  ///< of all parameters and buffers, tied ones once

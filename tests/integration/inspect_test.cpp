@@ -174,7 +174,9 @@ TEST(Graph, ShowsTheEditedModel) {
   EXPECT_THAT(text.out, ::testing::AllOf(::testing::HasSubstr("model gpt_neo: "),
                                          ::testing::HasSubstr("transformer.h.0.mlp.act"),
                                          ::testing::HasSubstr("transformer.h.0.mlp.c_fc.weight"),
-                                         ::testing::HasSubstr("by the policy")));
+                                         ::testing::ContainsRegex("mlp.c_fc.weight.* 64 +16 +f32\n")));
+  const Ended quantized = scratch.run({"graph", "run.toml", "--set", "precision.type=mxfp8"});
+  EXPECT_THAT(quantized.out, ::testing::ContainsRegex("mlp.c_fc.weight.* 64 +16 +mxfp8\n")) << quantized.err;
   const Ended edited = scratch.run(
       {"graph", "run.toml", "--json", "--svg", "model.svg", "--set",
        "model.remove=[{match='transformer.h.0.mlp.act'}]", "--set",
