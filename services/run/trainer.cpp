@@ -196,6 +196,9 @@ Trainer::~Trainer() {
   if (requests_ != nullptr) requests_->close();
 }
 
+/// A first run may pack gigabytes: an hour by default.
+constexpr float kDeadlinesToOpen = 12;
+
 // Opens the components, and refuses combinations that do not work together.
 void Trainer::open_parts() {
   const config::CoreSettings& settings = world_.settings;
@@ -216,7 +219,7 @@ void Trainer::open_parts() {
         "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.workers out",
         parts_->device.id()));
   }
-  parts_->dataset->open(settings.run.seed_order);
+  parts_->dataset.patient(kDeadlinesToOpen)->open(settings.run.seed_order);
   const DataInfo& data = parts_->dataset->info();
   if (parts_->dataset->batch() > data.train_samples) {
     fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",

@@ -59,6 +59,11 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {own(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
+  /// A call that may take so many deadlines of the run.
+  GuardedCall<Interface> patient(float deadlines) const noexcept {
+    const ComponentRef& ref = component_.handle().ref();
+    return {own(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get(), deadlines}};
+  }
   /// The same names around another interface of this component.
   template <typename Other>
   GuardedCall<Other> guarded(Other& other) const noexcept {

@@ -95,9 +95,10 @@ bool PassWatch::look_at_calls(double seconds) {
   pass.exit_status = static_cast<int>(ErrorKind::kPlugin);
   pass.over_s = -call_left_s_;
   pass.text = fmt::format(
-      "{}: the call did not return within {:g} s ([run] deadline). Code of a plugin cannot be stopped from "
+      "{}: the call did not return within {:g} s ({}[run] deadline). Code of a plugin cannot be stopped from "
       "outside, so the run ends; if this call needs so long, raise run.deadline",
-      guard_place(call->context), call->limit);
+      guard_place(call->context), call->limit,
+      call->context.patience > 1 ? fmt::format("{:g} times ", call->context.patience) : "");
   report(pass, std::exchange(told_, true), pass.over_s);
   return true;
 }
