@@ -205,7 +205,7 @@ const Refused kRefused[] = {
      "parallel.workers: the workers of a replica update its weights in host memory"},
     {"shadow",
      {"parallel.ranks=2", "transport.type=thread", "sync.type=shadow_ma"},
-     "merge weights in host memory"},
+     "sync.shadow_ma works on tensors in host memory alone"},
 };
 
 class Refusals : public ::testing::TestWithParam<Refused> {};

@@ -81,7 +81,7 @@ GuardedTransport::GuardedTransport(Component<Transport> transport, double deadli
 GuardedTransport::~GuardedTransport() {
   const CallNames of_end = names(-1, kWatchedElsewhere);
   const GuardContext here = of_end.context();
-  const plugin::HangWatch watch(here, "destroy", deadline_s_);
+  const plugin::HangWatch watch(here, "destroy", kWaits * deadline_s_);
   transport_ = {};
 }
 
@@ -109,7 +109,7 @@ std::unique_ptr<Communicator> GuardedTransport::open(int world_rank, const Group
 void GuardedTransport::cancel(std::string_view reason) {
   const CallNames of_cancel = names(-1, kWatchedElsewhere);
   const GuardContext here = of_cancel.context();
-  const plugin::HangWatch watch(here, "cancel", deadline_s_);
+  const plugin::HangWatch watch(here, "cancel", kWaits * deadline_s_);
   of_cancel.call([&] { transport_->cancel(reason); });
 }
 
