@@ -142,6 +142,16 @@ void print_progress(bool terminal, const std::string& line, bool finished) {
   }
 }
 
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 std::string quoted_command_line(const std::vector<std::string>& arguments) {
   std::string line = "tenon";
   for (const std::string& argument : arguments) {
@@ -155,10 +165,10 @@ std::string quoted_command_line(const std::vector<std::string>& arguments) {
 }
 
 std::span<const Command* const> commands() {
-  static constexpr std::array kAll{&kTrain,    &kLaunch,    &kAb,          &kCheck,     &kGraph,
-                                   &kInspect,  &kDoctor,    &kConformance, &kNewPlugin, &kReport,
-                                   &kCompare,  &kEvaluate,  &kExport,      &kQuantize,  &kGenerate,
-                                   &kSimulate, &kReproduce, &kManual,      &kCompletion};
+  static constexpr std::array kAll{&kTrain,    &kLaunch,   &kAb,          &kCheck,       &kGraph,
+                                   &kInspect,  &kDoctor,   &kConformance, &kNewPlugin,   &kReport,
+                                   &kCompare,  &kEvaluate, &kExport,      &kExportStudy, &kQuantize,
+                                   &kGenerate, &kSimulate, &kReproduce,   &kManual,      &kCompletion};
   return kAll;
 }
 

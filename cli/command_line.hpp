@@ -61,6 +61,9 @@ Config with_observer(const Config& config, const std::string& type);
 /// finished; elsewhere only finished lines appear.
 void print_progress(bool terminal, const std::string& line, bool finished);
 
+/// "a,b" as its parts; empty ones are left out.
+std::vector<std::string> split_at_commas(const std::string& text);
+
 /// The whole command line as one text, for manifests.
 std::string quoted_command_line(const std::vector<std::string>& arguments);
 
@@ -76,6 +79,7 @@ extern const Command kCompare;
 extern const Command kConformance;
 extern const Command kEvaluate;
 extern const Command kExport;
+extern const Command kExportStudy;
 extern const Command kGenerate;
 extern const Command kGraph;
 extern const Command kLaunch;

@@ -46,7 +46,7 @@ int report_one(const std::string& folder, bool as_json) {
   return 0;
 }
 
-int report_many(const std::string& folder, bool as_json) {
+int report_many(const std::string& folder, bool as_json, const std::vector<std::string>& columns) {
   std::vector<std::string> unreadable;
   const std::vector<report::Run> runs = report::load_runs(folder, unreadable);
   if (runs.empty()) {
@@ -63,12 +63,14 @@ int report_many(const std::string& folder, bool as_json) {
   std::cout << runs.size() << " runs";
   if (!unreadable.empty()) std::cout << ", " << unreadable.size() << " left out (see the page)";
   std::cout << "\n";
-  write(folder, report::runs_page(folder, runs, unreadable));
+  write(folder, report::runs_page(folder, runs, unreadable, columns));
   return 0;
 }
 
 void declare_report(po::options_description& options) {
   options.add_options()("json", "print the facts as JSON and write no page");
+  options.add_options()("columns", po::value<std::string>(),
+                        "KEY,KEY...  configuration keys of the table over seeds; else those that differ");
 }
 
 int run_report(const std::vector<std::string>& arguments) {
@@ -84,7 +86,11 @@ int run_report(const std::vector<std::string>& arguments) {
     return outcome.exit_status;
   }
   if (!std::filesystem::is_directory(folder)) fail_config("tenon report: there is no folder " + folder);
-  return report::is_run(folder) ? report_one(folder, as_json) : report_many(folder, as_json);
+  if (report::is_run(folder)) return report_one(folder, as_json);
+  std::vector<std::string> columns;
+  if (parsed.values.count("columns") > 0)
+    columns = split_at_commas(parsed.values["columns"].as<std::string>());
+  return report_many(folder, as_json, columns);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "ab/format.hpp"
 #include "ab/html.hpp"
+#include "ab/statistics.hpp"
 #include "report/communication.hpp"
 #include "report/line_chart.hpp"
 #include "report/numerics.hpp"
@@ -294,6 +295,29 @@ std::string run_page(const Run& run, const std::string& model) {
 
 namespace {
 
+/// A click on the head of a column sorts by it, again in the other direction; numbers before words.
+constexpr const char* kSortScript = R"(<script>
+for (const head of document.querySelectorAll("table th")) {
+  if (!head.closest("thead")) continue;
+  head.style.cursor = "pointer";
+  head.title = "sort";
+  head.addEventListener("click", () => {
+    const body = head.closest("table").tBodies[0], column = head.cellIndex;
+    const down = head.dataset.order !== "down";
+    head.dataset.order = down ? "down" : "up";
+    const key = (row) => row.cells[column].textContent.trim().replace(/,/g, "").replace("\u2212", "-");
+    const compare = (a, b) => {
+      const x = parseFloat(key(a)), y = parseFloat(key(b));
+      if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y) || key(a).localeCompare(key(b));
+      return x - y;
+    };
+    const rows = Array.from(body.rows).sort((a, b) => (down ? 1 : -1) * compare(a, b));
+    for (const row of rows) body.appendChild(row);
+  });
+}
+</script>
+)";
+
 constexpr std::size_t kMostDrawings = 60;
 constexpr std::size_t kMostKeys = 40;
 
@@ -359,6 +383,100 @@ std::string table_of(const std::vector<const Run*>& order, const std::string& me
                     {"per second", true},
                     {"seed", true}},
                    rows);
+}
+
+bool is_seed(const std::string& key) {
+  return key == "run.seed" || key.starts_with("run.seed_");
+}
+
+/// Runs that differ in their seeds alone.
+struct Group {
+  std::map<std::string, std::string> config;  ///< what they have in common
+  std::vector<double> values;                 ///< last ones of the metric
+};
+
+/// In the order of their means, best first; runs without the metric are in none.
+std::vector<Group> groups_of(const std::vector<const Run*>& order, const std::string& metric) {
+  std::map<std::map<std::string, std::string>, Group> found;
+  for (const Run* run : order) {
+    const auto value = run->record.final_value(metric);
+    if (!value || !std::isfinite(*value)) continue;
+    std::map<std::string, std::string> config;
+    for (const ConfigLine& line : run->config) {
+      if (line.key != "run.name" && !line.key.starts_with("observe") && !is_seed(line.key))
+        config[line.key] = line.value;
+    }
+    Group& group = found[config];
+    group.config = config;
+    group.values.push_back(*value);
+  }
+  std::vector<Group> groups;
+  for (auto& [config, group] : found) groups.push_back(std::move(group));
+  const auto mean = [&](const Group& group) {
+    const double value = ab::mean_with_interval(group.values, 0.05).mean;
+    return higher_is_better(metric) ? -value : value;
+  };
+  std::ranges::stable_sort(groups, {}, mean);
+  return groups;
+}
+
+/// Keys whose values are not the same in all groups.
+std::vector<std::string> keys_between(const std::vector<Group>& groups) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Group& group : groups) {
+    for (const auto& [key, value] : group.config) values[key];
+  }
+  std::vector<std::string> keys;
+  for (auto& [key, distinct] : values) {
+    for (const Group& group : groups) {
+      const auto held = group.config.find(key);
+      distinct.insert(held == group.config.end() ? "" : held->second);
+    }
+    if (distinct.size() > 1) keys.push_back(key);
+  }
+  return keys;
+}
+
+/// A row per configuration, over its seeds. "" where each configuration ran with one seed.
+std::string table_of_groups(const std::vector<const Run*>& order, const std::string& metric,
+                            const std::vector<std::string>& wanted) {
+  const std::vector<Group> groups = groups_of(order, metric);
+  if (std::ranges::all_of(groups, [](const Group& group) { return group.values.size() < 2; })) return "";
+  std::vector<std::string> keys = wanted.empty() ? keys_between(groups) : wanted;
+  const std::size_t left_out = keys.size() - std::min(keys.size(), kMostKeys);
+  keys.resize(keys.size() - left_out);
+  std::vector<ab::TableColumn> columns;
+  for (const std::string& key : keys) columns.push_back({code_html(key), false});
+  for (const char* name : {"n", "mean", "s", "95 % of the mean", "best", "worst"})
+    columns.push_back({name, true});
+  std::vector<ab::TableRow> rows;
+  for (const Group& group : groups) {
+    ab::TableRow row{{}, false};
+    for (const std::string& key : keys) {
+      const auto held = group.config.find(key);
+      row.cells_html.push_back(held == group.config.end() ? "<span class=\"absent\">absent</span>"
+                                                          : code_html(held->second));
+    }
+    const ab::MeanEstimate mean = ab::mean_with_interval(group.values, 0.05);
+    const auto [low, high] = std::ranges::minmax(group.values);
+    const bool several = group.values.size() > 1;
+    row.cells_html.push_back(std::to_string(group.values.size()));
+    row.cells_html.push_back(ab::compact(mean.mean));
+    row.cells_html.push_back(several ? ab::compact(mean.sd) : "\u2013");
+    row.cells_html.push_back(
+        several ? fmt::format("{} to {}", ab::compact(mean.interval.low), ab::compact(mean.interval.high))
+                : "\u2013");
+    row.cells_html.push_back(ab::compact(higher_is_better(metric) ? high : low));
+    row.cells_html.push_back(ab::compact(higher_is_better(metric) ? low : high));
+    rows.push_back(std::move(row));
+  }
+  std::string out = ab::paragraph(fmt::format(
+      "Last {} of runs that differ in their seeds alone, best mean first. The interval is Student's, of "
+      "each configuration by itself; for a verdict between two, pair their seeds (tenon ab).",
+      metric));
+  out += ab::table(columns, rows);
+  if (left_out > 0) out += ab::paragraph(fmt::format("{} further keys differ.", left_out), "note");
+  return ab::section("Over seeds", out);
 }
 
 std::string differences(const std::vector<const Run*>& order) {
@@ -428,7 +546,7 @@ std::string drawings(const std::vector<const Run*>& order, const std::string& me
 }  // namespace
 
 std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
-                      const std::vector<std::string>& unreadable) {
+                      const std::vector<std::string>& unreadable, const std::vector<std::string>& columns) {
   const std::string metric = common_metric(runs);
   const std::vector<const Run*> order = by_best(runs, metric);
   std::string out = ab::paragraph("Runs below a folder", "eyebrow");
@@ -442,13 +560,14 @@ std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
       out += fmt::format("<li>left out: {}</li>\n", escape_html(reason));
     out += "</ul>\n";
   }
+  out += table_of_groups(order, metric, columns);
   if (runs.size() > 1) out += ab::section("What differs", differences(order));
   out += drawings(order, metric);
   out +=
       "<footer>Written by <code>tenon report</code>; <code>tenon report RUN</code> writes the page of one "
       "run. The "
       "page loads nothing from the network.</footer>\n";
-  return ab::page("Runs in " + folder, out);
+  return ab::page("Runs in " + folder, out + kSortScript);
 }
 
 namespace {

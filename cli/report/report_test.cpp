@@ -84,6 +84,25 @@ TEST_F(Report, ManyRunsComeInTheOrderOfTheBestValue) {
                           HasSubstr("left out: ")));
 }
 
+/// 2.0 and 2.4: mean 2.2, s sqrt(0.08), and 12.706 s / sqrt(2) on both sides.
+TEST_F(Report, RunsThatDifferInTheirSeedsAloneAreOneRow) {
+  run("runs/a1", 2.0, "0.1");
+  run("runs/a2", 2.4, "0.1");
+  run("runs/b1", 3.0, "0.01");
+  std::vector<std::string> unreadable;
+  const auto runs = load_runs((folder_ / "runs").string(), unreadable);
+  const std::string page = runs_page("runs", runs, unreadable);
+  EXPECT_THAT(page, HasSubstr("Over seeds"));
+  EXPECT_THAT(page, HasSubstr("<code>0.1</code></th><td class=\"num\">2</td><td class=\"num\">2.2</td>"));
+  EXPECT_THAT(page, AllOf(HasSubstr(">0.28284<"), HasSubstr("0.34124 to 4.7412")));
+  EXPECT_LT(page.find("<code>0.1</code></th>"), page.find("<code>0.01</code></th>")) << "best mean first";
+  EXPECT_THAT(runs_page("runs", runs, unreadable, {"run.steps"}), HasSubstr("<code>run.steps</code></th>"));
+  run("single/a1", 2.0, "0.1");
+  run("single/b1", 3.0, "0.01");
+  EXPECT_THAT(runs_page("single", load_runs((folder_ / "single").string(), unreadable), unreadable),
+              Not(HasSubstr("Over seeds")));
+}
+
 TEST_F(Report, RunsOfOneNameAreToldApartByTheirFolders) {
   run("study/a/tiny");
   run("study/b/tiny");

@@ -1,8 +1,12 @@
-// The commands that look at finished runs, as a user starts them: report, compare, and the JSON of check and
-// doctor.
+// The commands that look at finished runs, as a user starts them: report, compare, export-study, and the JSON
+// of check and doctor.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
 
 namespace tenon::integration::report_test {
 namespace {
@@ -36,6 +40,79 @@ TEST(Report, SaysWhatIsNoRun) {
       ended.err,
       "tenon: tenon report: empty holds no run (a folder with metrics.jsonl and config.resolved.toml), and "
       "no study (experiment.json)\n");
+}
+
+/// Lines of a CSV text as the values under the names of the first one. No value of these tests has a comma.
+std::vector<std::map<std::string, std::string>> rows_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> lines;
+  std::istringstream in(csv);
+  for (std::string line; std::getline(in, line);) {
+    lines.emplace_back();
+    std::istringstream fields(line + ",");
+    for (std::string field; std::getline(fields, field, ',');) lines.back().push_back(field);
+  }
+  std::vector<std::map<std::string, std::string>> rows;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].size(), lines[0].size());
+    for (rows.emplace_back(); rows.back().size() < lines[0].size();)
+      rows.back()[lines[0][rows.back().size()]] = "";
+    for (std::size_t k = 0; k < lines[0].size(); ++k) rows.back()[lines[0][k]] = lines[i].at(k);
+  }
+  return rows;
+}
+
+TEST(ExportStudy, IsOneTableOfAllRuns) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  ASSERT_EQ(scratch.train({"--set", "run.name=other", "--set", "run.seed=2"}).status, 0);
+  const Ended csv = scratch.run({"export-study", "runs"});
+  ASSERT_EQ(csv.status, 0) << csv.err;
+  const auto rows = rows_of(csv.out);
+  std::istringstream metrics(read_file(scratch / "runs/tiny/1/metrics.jsonl") +
+                             read_file(scratch / "runs/other/1/metrics.jsonl"));
+  std::size_t lines = 0;
+  for (std::string line; std::getline(metrics, line); ++lines) {
+    const json metric = json::parse(line);
+    const auto matches = [&](const auto& row) {
+      return row.at("metric") ==
+                 metric["split"].get<std::string>() + "/" + metric["name"].get<std::string>() &&
+             std::stoll(row.at("step")) == metric["step"] && std::stod(row.at("value")) == metric["value"];
+    };
+    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), matches)) << line;
+  }
+  EXPECT_EQ(rows.size(), lines);
+  EXPECT_EQ(rows.front().at("run"), "other/1");
+  EXPECT_EQ(rows.front().at("run.seed"), "2");
+  EXPECT_EQ(rows.front().at("run.name"), "other");
+  EXPECT_EQ(rows.back().at("run"), "tiny/1");
+  EXPECT_EQ(rows.back().at("status"), "completed");
+  EXPECT_EQ(rows.front().count("model.layers"), 0u) << "equal in both";
+
+  const Ended jsonl = scratch.run({"export-study", "runs", "--to", "jsonl", "--out", "runs.jsonl",
+                                   "--columns", "optimizer.lr,model.layers"});
+  EXPECT_EQ(jsonl.out, "runs.jsonl\n") << jsonl.err;
+  std::istringstream text(read_file(scratch / "runs.jsonl"));
+  std::size_t i = 0;
+  for (std::string line; std::getline(text, line); ++i) {
+    const json row = json::parse(line);
+    EXPECT_EQ(row["step"], std::stoll(rows.at(i).at("step")));
+    EXPECT_EQ(row["value"], std::stod(rows.at(i).at("value")));
+    EXPECT_TRUE(row.contains("optimizer.lr"));
+    EXPECT_FALSE(row.contains("run.seed"));
+  }
+  EXPECT_EQ(i, rows.size());
+}
+
+TEST(ExportStudy, SaysWhatItCannotDo) {
+  const Scratch scratch;
+  fs::create_directories(scratch / "empty");
+  EXPECT_EQ(scratch.run({"export-study", "empty"}).err,
+            "tenon: tenon export-study: there is no run below 'empty'\n");
+  EXPECT_EQ(scratch.run({"export-study", "empty", "--to", "xlsx"}).err,
+            "tenon: tenon export-study: --to xlsx: expected csv or jsonl\n");
+  ASSERT_EQ(scratch.train().status, 0);
+  EXPECT_EQ(scratch.run({"export-study", "runs", "--columns", "optimizer.lrr"}).err,
+            "tenon: tenon export-study: --columns: no run below 'runs' has the key 'optimizer.lrr'\n");
 }
 
 TEST(Compare, NamesTheInputAndTheNumbers) {
