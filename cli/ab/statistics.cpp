@@ -33,12 +33,6 @@ double tie_tolerance(double total) {
   return 1e-12 * total;
 }
 
-// P(T >= t) with df degrees of freedom, for infinite t too.
-double upper_tail(double t, double df) {
-  if (std::isinf(t)) return t > 0 ? 0.0 : 1.0;
-  return bm::cdf(bm::complement(StudentT(df), t));
-}
-
 // Every signed sum of `magnitudes`, unsorted.
 std::vector<double> signed_sums(std::span<const double> magnitudes) {
   std::vector<double> sums{0.0};
@@ -91,6 +85,11 @@ std::uint64_t sample_extreme(std::span<const double> magnitudes, double threshol
 }
 
 }  // namespace
+
+double upper_tail(double t, double df) {
+  if (std::isinf(t)) return t > 0 ? 0.0 : 1.0;
+  return bm::cdf(bm::complement(StudentT(df), t));
+}
 
 MeanEstimate mean_with_interval(std::span<const double> values, double alpha) {
   MeanEstimate out;
