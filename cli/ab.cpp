@@ -2,8 +2,12 @@
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
+#include "ab/proposal.hpp"
+#include "ab/verdict_line.hpp"
 
 #include <tenon/error.hpp>
+
+#include <fmt/format.h>
 
 #include <unistd.h>
 
@@ -18,35 +22,68 @@ void declare_ab(po::options_description& options) {
                         "DIR  folder of the study (default: out/<experiment>)");
   options.add_options()("jobs", po::value<int>()->default_value(1),
                         "N  runs at a time; with more than 1 the wall-clock columns stay blank");
+  options.add_options()("json", "print the verdict as one line of JSON instead of text");
+  options.add_options()("exit-verdict",
+                        "exit 10 better, 11 worse, 12 equivalent, 13 undecided, 14 identical, else as usual");
+  options.add_options()(
+      "propose", po::value<std::vector<std::string>>()->composing()->multitoken(),
+      "K=V...  instead of EXPERIMENT: --base with and without these values; the experiment is "
+      "written to DIR/experiment.toml");
+  options.add_options()("base", po::value<std::string>(), "RUN  the run that --propose changes");
+  options.add_options()("restart", "begin a sequential study anew; what DIR holds is kept in DIR/earlier");
   options.add_options()("aa", "the first arm against itself: is the pipeline honest?");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value of the experiment, e.g. --set budget.steps=100 (repeatable)");
 }
 
+std::vector<std::string> words(const po::variables_map& values, const char* name) {
+  return values.count(name) > 0 ? values[name].as<std::vector<std::string>>() : std::vector<std::string>{};
+}
+
+/// The experiment that is asked for. A proposal is written first, with the folder that it then names.
+ab::Experiment asked_experiment(const po::variables_map& values, std::string& folder) {
+  const std::vector<std::string> sets = words(values, "set");
+  const bool proposes = values.count("propose") > 0;
+  if (proposes != (values.count("base") > 0))
+    fail_config("tenon ab: --propose K=V... and --base RUN belong together; one of them is missing");
+  if (!proposes) {
+    if (values.count("experiment") == 0)
+      fail_config("tenon ab: which EXPERIMENT? usage: tenon ab EXPERIMENT [options]");
+    return ab::read_experiment(words(values, "experiment")[0], sets);
+  }
+  if (values.count("experiment") > 0) {
+    fail_config(fmt::format("tenon ab: --propose makes the experiment, so there is none to name; found '{}'",
+                            words(values, "experiment")[0]));
+  }
+  const std::string text =
+      ab::proposal_text(values["base"].as<std::string>(), words(values, "propose"), sets);
+  return ab::read_experiment(ab::write_proposal(text, folder, values.count("restart") > 0), {});
+}
+
 int run_ab(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kAb, {"experiment"}, arguments);
   if (parsed.helped) return 0;
-  if (parsed.values.count("experiment") == 0)
-    fail_config("tenon ab: which EXPERIMENT? usage: tenon ab EXPERIMENT [options]");
-
-  std::vector<std::string> sets;
-  if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
-  const ab::Experiment experiment =
-      ab::read_experiment(parsed.values["experiment"].as<std::vector<std::string>>()[0], sets);
   ab::StudyOptions study;
+  if (parsed.values.count("out") > 0) study.folder = parsed.values["out"].as<std::string>();
+  const ab::Experiment experiment = asked_experiment(parsed.values, study.folder);
   study.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  study.folder =
-      parsed.values.count("out") > 0 ? parsed.values["out"].as<std::string>() : "out/" + experiment.name;
+  if (study.folder.empty()) study.folder = "out/" + experiment.name;
   study.jobs = parsed.values["jobs"].as<int>();
   study.self_check = parsed.values.count("aa") > 0;
+  study.restart = parsed.values.count("restart") > 0;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   study.resolve = resolved_config;
   study.progress = [terminal](const std::string& line, bool finished) {
     print_progress(terminal, line, finished);
   };
   const ab::StudyOutcome outcome = ab::run_study(experiment, study);
-  std::cout << ab::closing_text(outcome);
-  return outcome.exit_status;
+  if (parsed.values.count("json") > 0) {
+    if (outcome.exit_status != 0) std::cerr << ab::closing_text(outcome);
+    std::cout << ab::verdict_line(outcome);
+  } else {
+    std::cout << ab::closing_text(outcome);
+  }
+  return parsed.values.count("exit-verdict") > 0 ? ab::verdict_status(outcome) : outcome.exit_status;
 }
 
 }  // namespace

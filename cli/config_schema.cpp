@@ -188,6 +188,9 @@ class SchemaWriter {
       Json schema = whole_table(before + child, in_list || list);
       if (list) schema = {{"type", "array"}, {"items", std::move(schema)}};
       if (list && !in_list) table.properties["+" + child] = schema;
+      // A key that is a value or a table: seeds = [1, 2], seeds = { from = 1 }.
+      if (table.properties.contains(child))
+        schema = Json{{"anyOf", Json::array({table.properties[child], schema})}};
       table.properties[child] = std::move(schema);
     }
     return table;

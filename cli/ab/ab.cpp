@@ -1,6 +1,7 @@
 // The course of a study; see ab.hpp.
 #include "ab/ab.hpp"
 
+#include "ab/race.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/error.hpp>
@@ -46,15 +47,61 @@ StudyOutcome report_on(Study study) {
   return out;
 }
 
+void check_options(const Experiment& experiment, const StudyOptions& options) {
+  if (!experiment.sequential) {
+    if (options.restart)
+      fail_config(
+          "--restart is for experiments with [sequential]; without it, runs are made anew in any case");
+    return;
+  }
+  if (options.self_check) {
+    fail_config(
+        "--aa counts how often the rule for a fixed number of pairs errs, and [sequential] is another rule; "
+        "use one "
+        "of them");
+  }
+}
+
+/// Adds the results of `more` to `runs`.
+void add(RunnerResult& runs, RunnerResult more) {
+  runs.completed += more.completed;
+  runs.interrupted |= more.interrupted;
+  for (FailedJob& failed : more.failed) runs.failed.push_back(std::move(failed));
+}
+
+/// Makes the runs of a study and reads them.
+Study made_study(const Experiment& asked, const StudyOptions& options, const RunnerOptions& runner,
+                 std::optional<LookRecord>& looks, RunnerResult& runs) {
+  if (!looks) {
+    runs = run_jobs(asked, runner);
+    return load_study(asked, runner.folder, options.jobs, options.self_check);
+  }
+  write_arm_files(asked, runner);
+  RaceOptions race{.runner = runner, .jobs = options.jobs};
+  race.make = [&](std::vector<Job> jobs) {
+    add(runs, run_planned(asked, std::move(jobs), runner));
+    return runs.failed.empty() && !runs.interrupted;
+  };
+  if (options.progress) race.looked = [&](const std::string& line) { options.progress(line, true); };
+  return run_race(asked, *looks, race).study;
+}
+
 }  // namespace
 
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options) {
   const Experiment asked = options.self_check ? against_itself(experiment) : experiment;
   validate(asked);
+  check_options(asked, options);
   const std::string folder = fs::absolute(options.folder).lexically_normal().string();
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  std::optional<LookRecord> looks;
+  if (asked.sequential) {
+    const std::string digest = plan_digest(asked);
+    if (options.restart) put_aside(folder);
+    looks = LookRecord::begin(folder, digest);  // refuses before anything is overwritten
+  }
   write_file(fs::path(folder) / kRecord, study_record_json({asked, options.jobs, options.self_check}));
 
   RunnerOptions runner;
@@ -66,9 +113,8 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   if (options.progress) {
     for (const std::string& warning : fixed_seed_warnings(asked)) options.progress(warning, true);
   }
-  RunnerResult runs = run_jobs(asked, runner);
-
-  Study study = load_study(asked, folder, options.jobs, options.self_check);
+  RunnerResult runs;
+  Study study = made_study(asked, options, runner, looks, runs);
   for (const FailedJob& f : runs.failed) {
     study.refusals.push_back(fmt::format("arm '{}', seed {}: the run failed ({}), see {}",
                                          asked.arms[f.job.arm].name, f.job.seed, f.reason, f.job.log));
@@ -88,7 +134,12 @@ StudyOutcome report_study(const std::string& folder) {
   const std::optional<std::string> text = base::read_file(path);
   if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
   const StudyRecord record = parse_study_record(*text, path.string());
-  return report_on(load_study(record.experiment, folder, record.jobs, record.self_check));
+  if (!record.experiment.sequential)
+    return report_on(load_study(record.experiment, folder, record.jobs, record.self_check));
+  LookRecord looks = LookRecord::read(folder);
+  RaceOptions race{.runner = {.program = "", .folder = folder}, .jobs = record.jobs};
+  race.make = [](const std::vector<Job>&) { return false; };
+  return report_on(run_race(record.experiment, looks, race).study);
 }
 
 std::string closing_text(const StudyOutcome& outcome) {

@@ -15,6 +15,7 @@ struct StudyOptions {
   std::string folder;   ///< DIR; made if absent
   int jobs = 1;
   bool self_check = false;  ///< --aa: the first arm against itself
+  bool restart = false;     ///< a sequential study begins anew; what there is goes to DIR/earlier
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::function<Config(const Config& run)> resolve = {};  ///< as RunnerOptions::resolve
 };
@@ -26,9 +27,9 @@ struct StudyOutcome {
   int exit_status = 0;  ///< 0 with a verdict, 1 without
 };
 
-/// Writes DIR/experiment.json, makes all runs, writes DIR/report.json and DIR/report.html. Failed runs end in
-/// a report without verdict, not in an exception. Throws Error(kConfig) for what is wrong before the first
-/// run.
+/// Writes DIR/experiment.json, makes all runs (of a sequential study those that its looks ask for), writes
+/// DIR/report.json and DIR/report.html. Failed runs end in a report without verdict, not in an exception.
+/// Throws Error(kConfig) for what is wrong before the first run.
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options);
 
 /// Writes both reports again from a study's folder. Throws Error(kConfig) if it is none.

@@ -3,6 +3,8 @@
 
 #include "ab/format.hpp"
 
+#include <tenon/error.hpp>
+
 #include <Random123/philox.h>
 #include <fmt/format.h>
 
@@ -37,10 +39,11 @@ std::vector<std::string> secondary_metrics(const Study& study) {
 }
 
 // Final values of one arm over the seeds; empty with a reason if one is missing or not finite.
-std::optional<std::vector<double>> final_values(const ArmRuns& arm, const std::string& metric,
-                                                std::string& why) {
+std::optional<std::vector<double>> final_values(const ArmRuns& arm, std::size_t pairs,
+                                                const std::string& metric, std::string& why) {
   std::vector<double> out;
-  for (const auto& run : arm.runs) {
+  for (std::size_t s = 0; s < pairs; ++s) {
+    const std::optional<RunRecord>& run = arm.runs[s];
     const std::optional<double> value = run->final_value(metric);
     if (!value || !std::isfinite(*value)) {
       why = fmt::format("{}: {} in {}", metric, value ? "not finite" : "not recorded", run->folder);
@@ -52,10 +55,10 @@ std::optional<std::vector<double>> final_values(const ArmRuns& arm, const std::s
 }
 
 bool all_weights_equal(const ArmRuns& a, const ArmRuns& b) {
-  for (std::size_t s = 0; s < a.runs.size(); ++s) {
+  for (std::size_t s = 0; s < b.runs.size(); ++s) {
     if (a.runs[s]->weights_hash.empty() || a.runs[s]->weights_hash != b.runs[s]->weights_hash) return false;
   }
-  return !a.runs.empty();
+  return !b.runs.empty();
 }
 
 double horizon_of(std::span<const Observation> a, std::span<const Observation> b) {
@@ -76,7 +79,7 @@ TargetComparison compare_target(const Study& study, const ArmRuns& a, const ArmR
   const Experiment& e = study.experiment;
   TargetComparison out;
   out.axis = axis;
-  for (std::size_t s = 0; s < e.seeds.size(); ++s) {
+  for (std::size_t s = 0; s < b.runs.size(); ++s) {
     out.baseline.push_back(
         time_to_target(a.runs[s]->series.at(e.metric), *e.target, e.lower_is_better, axis));
     out.other.push_back(time_to_target(b.runs[s]->series.at(e.metric), *e.target, e.lower_is_better, axis));
@@ -101,11 +104,11 @@ Comparison compare_arms(const Study& study, std::size_t other) {
   const ArmRuns& b = study.arms[other];
   Comparison out;
   out.other = other;
-  out.seeds = e.seeds;
+  const std::size_t n = b.runs.size();
+  out.seeds.assign(e.seeds.begin(), e.seeds.begin() + static_cast<std::ptrdiff_t>(n));
   std::string why;
-  out.primary = compare_metric(e.metric, e.lower_is_better, *final_values(a, e.metric, why),
-                               *final_values(b, e.metric, why), e.alpha);
-  const std::size_t n = out.primary.differences.size();
+  out.primary = compare_metric(e.metric, e.lower_is_better, *final_values(a, n, e.metric, why),
+                               *final_values(b, n, e.metric, why), e.alpha);
   if (e.margin) out.equivalence = equivalence_test(out.primary.differences, *e.margin, e.alpha);
   out.smallest_sign_flip_p = smallest_sign_flip_p(n);
   out.detectable_sd = minimum_detectable_effect(n, e.power, e.alpha);
@@ -115,8 +118,8 @@ Comparison compare_arms(const Study& study, std::size_t other) {
     for (Axis axis : usable_axes(study, e.metric)) out.targets.push_back(compare_target(study, a, b, axis));
   }
   for (const std::string& metric : secondary_metrics(study)) {
-    const auto left = final_values(a, metric, why);
-    const auto right = left ? final_values(b, metric, why) : std::nullopt;
+    const auto left = final_values(a, n, metric, why);
+    const auto right = left ? final_values(b, n, metric, why) : std::nullopt;
     if (left && right) {
       out.secondary.push_back(compare_metric(metric, lower_is_better(metric), *left, *right, e.alpha));
     } else {
@@ -312,6 +315,40 @@ SelfCheck check_against_itself(const Comparison& comparison, double alpha) {
   return out;
 }
 
+SequentialCourse course_of(const Study& study, std::size_t other) {
+  const Experiment& e = study.experiment;
+  const std::size_t n = study.arms[other].runs.size();
+  std::string why;
+  const auto left = final_values(study.arms[0], n, e.metric, why);
+  const auto right = final_values(study.arms[other], n, e.metric, why);
+  if (!left || !right) fail_run("a look needs the final value of every run; " + why);
+  std::vector<double> differences;
+  for (std::size_t s = 0; s < n; ++s) differences.push_back((*right)[s] - (*left)[s]);
+  return follow(differences, *e.sequential, e.margin, alpha_of_arm(e.alpha, e.arms.size()));
+}
+
+bool left_the_race(const Study& study, std::size_t other, const SequentialCourse& course) {
+  return course.ended(*study.experiment.sequential) ||
+         (course.pairs > 0 && all_weights_equal(study.arms[0], study.arms[other]));
+}
+
+namespace {
+
+void add_looks(const Study& study, Comparison& c) {
+  const Experiment& e = study.experiment;
+  SequentialResult out;
+  out.course = course_of(study, c.other);
+  out.alpha = alpha_of_arm(e.alpha, e.arms.size());
+  out.arms = e.arms.size();
+  if (out.course.conclusion == Conclusion::kNone) {
+    out.needed =
+        pairs_to_conclude(c.primary.differences, e.sequential->method, e.margin, out.alpha, kFarthestPairs);
+  }
+  c.sequential = std::move(out);
+}
+
+}  // namespace
+
 StudyResult analyse(Study study) {
   StudyResult result;
   result.study = std::move(study);
@@ -325,8 +362,11 @@ StudyResult analyse(Study study) {
   for (std::size_t other = 1; other < s.arms.size(); ++other)
     result.comparisons.push_back(compare_arms(s, other));
   adjust(result);
-  for (Comparison& c : result.comparisons)
-    c.verdict = decide(s.experiment, s.arms[0].arm.name, s.arms[c.other].arm.name, c);
+  for (Comparison& c : result.comparisons) {
+    if (s.experiment.sequential) add_looks(s, c);
+    c.verdict = (s.experiment.sequential ? decide_sequentially : decide)(s.experiment, s.arms[0].arm.name,
+                                                                         s.arms[c.other].arm.name, c);
+  }
   if (s.self_check) result.self_check = check_against_itself(result.comparisons.front(), s.experiment.alpha);
   return result;
 }
@@ -420,6 +460,8 @@ const char* outcome_name(Outcome outcome) {
       return "inconclusive";
     case Outcome::kIdentical:
       return "identical";
+    case Outcome::kUndecided:
+      return "undecided";
     case Outcome::kNone:
       return "none";
   }

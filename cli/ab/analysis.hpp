@@ -1,6 +1,7 @@
 // Every number of a study, computed once: the JSON and the HTML report only print these numbers.
 #pragma once
 
+#include "ab/sequential.hpp"
 #include "ab/statistics.hpp"
 #include "ab/study.hpp"
 #include "ab/survival.hpp"
@@ -41,9 +42,9 @@ struct TargetComparison {
   MlperfMean baseline_mlperf, other_mlperf;
 };
 
-enum class Outcome { kBetter, kWorse, kEquivalent, kInconclusive, kIdentical, kNone };
+enum class Outcome { kBetter, kWorse, kEquivalent, kInconclusive, kIdentical, kUndecided, kNone };
 
-/// "better", "worse", "equivalent", "inconclusive", "identical", "none".
+/// "better", "worse", "equivalent", "inconclusive", "identical", "undecided", "none".
 const char* outcome_name(Outcome outcome);
 
 struct Verdict {
@@ -51,6 +52,16 @@ struct Verdict {
   std::string headline;                ///< one sentence
   std::vector<std::string> sentences;  ///< the reasons
 };
+
+/// The looks of a sequential study at one arm.
+struct SequentialResult {
+  SequentialCourse course;
+  double alpha = 0.05;                ///< this arm's share
+  std::size_t arms = 2;               ///< of the study
+  std::optional<std::size_t> needed;  ///< undecided: pairs that would conclude; empty: beyond kFarthestPairs
+};
+
+inline constexpr std::size_t kFarthestPairs = 10'000;
 
 struct Comparison {
   std::size_t other = 1;  ///< position of the arm; the baseline is arm 0
@@ -67,6 +78,7 @@ struct Comparison {
   std::vector<PairedMetric> secondary;
   std::vector<std::string>
       skipped_metrics;  ///< secondary metrics that could not be compared, with the reason
+  std::optional<SequentialResult> sequential;
   Verdict verdict;
 };
 
@@ -100,6 +112,12 @@ struct StudyResult {
 
 StudyResult analyse(Study study);
 
+/// The looks at the arm's final values of the primary metric, which are all there. Identical arms end at the
+/// first look.
+SequentialCourse course_of(const Study& study, std::size_t other);
+/// Whether the arm has left the race of a sequential study.
+bool left_the_race(const Study& study, std::size_t other, const SequentialCourse& course);
+
 /// The individual steps, for tests and other callers.
 PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std::vector<double> baseline,
                             std::vector<double> other, double alpha);
@@ -109,6 +127,11 @@ Observation time_to_target(const Series& series, double target, bool lower_is_be
 /// equivalent (a margin says that smaller differences do not matter), better or worse, inconclusive.
 Verdict decide(const Experiment& experiment, const std::string& baseline, const std::string& other,
                const Comparison& comparison);
+/// The same for a sequential study. Its numbers are those of the looks, and it prints no p-value.
+Verdict decide_sequentially(const Experiment& experiment, const std::string& baseline,
+                            const std::string& other, const Comparison& comparison);
+/// "4.2", "3e+07": an e-value by its logarithm.
+std::string e_value(double log_e);
 SelfCheck check_against_itself(const Comparison& comparison, double alpha);
 
 /// The time-to-target numbers on one axis; null if there are none.

@@ -216,13 +216,14 @@ std::string seeds_chart(const StudyResult& result, ChartSize size) {
   for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
     std::vector<Point> path;
     for (std::size_t a = 0; a < arms; ++a) {
+      if (s >= study.arms[a].runs.size()) break;  // the arm had left the race
       const auto& run = study.arms[a].runs[s];
       path.push_back({column(a), run ? frame.y(run->final_value(metric).value_or(NAN)) : NAN});
     }
     svg.polyline(path, "pair", fmt::format("seed {}", study.experiment.seeds[s]));
   }
   for (std::size_t a = 0; a < arms; ++a) {
-    for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
+    for (std::size_t s = 0; s < study.arms[a].runs.size(); ++s) {
       const auto& run = study.arms[a].runs[s];
       if (!run) continue;
       const double value = run->final_value(metric).value_or(NAN);

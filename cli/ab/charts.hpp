@@ -57,6 +57,10 @@ std::string curve_chart(const StudyResult& result, const std::string& metric, Ax
 /// Mean difference with its pointwise interval.
 std::string difference_chart(const StudyResult& result, const Comparison& comparison, Axis axis,
                              ChartSize size);
+/// E-values against the pairs, on a logarithmic scale, with the height that concludes; of a sequential study.
+std::string evidence_chart(const Comparison& comparison, ChartSize size);
+/// Mean and confidence sequence against the pairs; of a sequential study.
+std::string confidence_chart(const Comparison& comparison, ChartSize size);
 /// Share of runs that reached the target, against time.
 std::string target_chart(const StudyResult& result, const Comparison& comparison,
                          const TargetComparison& target, ChartSize size);
@@ -67,6 +71,7 @@ std::string seeds_csv(const StudyResult& result);
 std::string curve_csv(const StudyResult& result, const std::string& metric, std::size_t limit, bool& reduced);
 std::string difference_csv(const StudyResult& result, const Comparison& comparison, Axis axis);
 std::string target_csv(const StudyResult& result, const Comparison& comparison);
+std::string looks_csv(const Comparison& comparison);
 
 /// The curves of one arm, one per usable run.
 std::vector<const Series*> series_of(const ArmRuns& arm, const std::string& metric);

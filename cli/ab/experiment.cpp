@@ -33,6 +33,27 @@ void check_arms(const Experiment& e, std::vector<std::string>& problems) {
   }
 }
 
+void check_sequential(const Experiment& e, std::vector<std::string>& problems) {
+  if (!e.sequential) return;
+  const SequentialRule& rule = *e.sequential;
+  if (rule.first_look < 2 || rule.block < 1 || rule.max_seeds < rule.first_look) {
+    problems.push_back(fmt::format(
+        "sequential: expected 2 <= first_look <= max_seeds and block of at least 1, found first_look = {}, "
+        "max_seeds = {}, block = {}",
+        rule.first_look, rule.max_seeds, rule.block));
+  }
+  if (e.seeds.size() != rule.max_seeds) {
+    problems.push_back(
+        fmt::format("sequential: max_seeds is {}, but there are {} seeds; name as many, or write "
+                    "seeds = {{ from = 1 }}",
+                    rule.max_seeds, e.seeds.size()));
+  }
+  if (e.decide_by == DecideBy::kTimeToTarget) {
+    problems.push_back(
+        "[sequential] decides on final values; it cannot be used with decide_by = \"time_to_target\"");
+  }
+}
+
 }  // namespace
 
 bool usable_as_folder(const std::string& name) {
@@ -99,6 +120,7 @@ void validate(const Experiment& e) {
     problems.push_back(
         "margin applies to final values; it cannot be used with decide_by = \"time_to_target\"");
   }
+  check_sequential(e, problems);
   if (problems.empty()) return;
   for (std::string& p : problems) p = fmt::format("{}: {}", e.path.empty() ? e.name : e.path, p);
   fail_config(fmt::format("{}", fmt::join(problems, "\n")));
@@ -150,6 +172,26 @@ constexpr OptionSpec kBudgetOptions[] = {
     option::real("bytes", nullptr).doc_text("that every run sends"),
 };
 
+constexpr OptionSpec kSequentialOptions[] = {
+    option::integer("max_seeds", nullptr)
+        .mandatory()
+        .at_least(2)
+        .doc_text("pairs at which the study ends undecided"),
+    option::integer("first_look", "5").at_least(2).doc_text("pairs before the first look"),
+    option::integer("block", "1").at_least(1).doc_text("pairs from look to look"),
+    option::text("method", "\"sign\"")
+        .one_of(kSequentialMethods)
+        .doc_text("sign: differences with either sign alike under no effect; normal: normal ones"),
+    option::real("futility", nullptr)
+        .between(0.001, 0.5)
+        .doc_text("stop where a conclusion by max_seeds is less likely than this"),
+};
+
+// An open list, for [sequential] alone.
+constexpr OptionSpec kSeedsOptions[] = {
+    option::integer("from", nullptr).mandatory().at_least(0).doc_text("first seed; with [sequential] alone"),
+};
+
 std::vector<std::string> texts_of(const Options& options, std::string_view name) {
   const auto texts = options.texts(name);
   return {texts.begin(), texts.end()};
@@ -173,6 +215,70 @@ Budget read_budget(const Value& root, const std::string& path) {
   return {};
 }
 
+std::optional<SequentialRule> read_sequential(const Value& root) {
+  const Value* table = root.find("sequential");
+  if (table == nullptr) return std::nullopt;
+  if (!table->is_table())
+    fail_config(fmt::format("{}: expected the table [sequential], found {}", table->origin.text(),
+                            table->description()));
+  OptionRequest request{.table = *table, .owner = "sequential", .specs = option_list(kSequentialOptions)};
+  const Resolution resolved = resolve_options(request);
+  const Options& options = *resolved.options;
+  SequentialRule rule;
+  rule.max_seeds = static_cast<std::size_t>(options.integer("max_seeds"));
+  rule.first_look = static_cast<std::size_t>(options.integer("first_look"));
+  rule.block = static_cast<std::size_t>(options.integer("block"));
+  rule.method = options.choice("method", kSequentialMethods);
+  if (options.has("futility")) rule.futility = options.real("futility");
+  if (rule.max_seeds < rule.first_look) {
+    fail_config(fmt::format(
+        "{}: max_seeds is {}, less than first_look, which is {}; allow as many pairs as the first look needs",
+        table->find("max_seeds")->origin.text(), rule.max_seeds, rule.first_look));
+  }
+  for (const char* key : {"test", "decide_by"}) {
+    const Value* value = root.find(key);
+    if (value == nullptr || (value->is_text() && value->text() == "final")) continue;
+    fail_config(
+        fmt::format("{}: {} = {} is a rule for a number of pairs that is fixed beforehand; under "
+                    "[sequential], `method` decides on final values. Leave it out",
+                    value->origin.text(), key, value->inline_toml()));
+  }
+  return rule;
+}
+
+/// Gives `root` the list that `seeds` stands for under the rule: the first max_seeds of an open or closed
+/// list.
+void close_seeds(Value& root, const std::optional<SequentialRule>& rule) {
+  Value* seeds = root.find("seeds");
+  if (seeds == nullptr) return;
+  const Origin origin = seeds->origin;
+  if (seeds->is_table()) {
+    if (!rule) {
+      fail_config(
+          fmt::format("{}: seeds = {} is an open list, which [sequential] alone can end; write a list, or "
+                      "add [sequential] with max_seeds",
+                      origin.text(), seeds->inline_toml()));
+    }
+    OptionRequest request{.table = *seeds, .owner = "seeds", .specs = option_list(kSeedsOptions)};
+    const std::int64_t from = resolve_options(request).options->integer("from");
+    Value::Array list;
+    for (std::size_t i = 0; i < rule->max_seeds; ++i) {
+      list.emplace_back(from + static_cast<std::int64_t>(i));
+      list.back().origin = origin;
+    }
+    *seeds = Value(std::move(list));
+    seeds->origin = origin;
+  } else if (rule && seeds->is_array()) {
+    if (seeds->array().size() < rule->max_seeds) {
+      fail_config(fmt::format(
+          "{}: {} seeds, fewer than [sequential] max_seeds, which is {}; name as many, or write seeds = "
+          "{{ from = 1 }}",
+          origin.text(), seeds->array().size(), rule->max_seeds));
+    }
+    seeds->array().resize(rule->max_seeds);
+  }
+}
+
 Arm read_arm(const Value& table, std::size_t index) {
   OptionRequest request{
       .table = table, .owner = fmt::format("arm[{}]", index), .specs = option_list(kArmOptions)};
@@ -188,19 +294,27 @@ Arm read_arm(const Value& table, std::size_t index) {
 }  // namespace
 
 std::vector<config::TableSpecs> experiment_tables() {
-  return {{"", kExperimentOptions}, {"budget", kBudgetOptions}, {"arm", kArmOptions, true}};
+  return {{"", kExperimentOptions},
+          {"seeds", kSeedsOptions},
+          {"budget", kBudgetOptions},
+          {"sequential", kSequentialOptions},
+          {"arm", kArmOptions, true}};
 }
 
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets) {
   const Config config = Config::load(path, sets);
-  OptionRequest request{.table = config.root(),
+  Value root = config.root();
+  const std::optional<SequentialRule> rule = read_sequential(root);
+  close_seeds(root, rule);
+  OptionRequest request{.table = root,
                         .owner = "experiment",
                         .specs = option_list(kExperimentOptions),
-                        .other_keys = {"arm", "budget"}};
+                        .other_keys = {"arm", "budget", "sequential"}};
   const Resolution resolved = resolve_options(request);
   const Options& options = *resolved.options;
 
   Experiment e;
+  e.sequential = rule;
   e.path = fs::absolute(path).lexically_normal().string();
   e.name = fs::path(path).stem().string();
   e.question = options.text("question");
@@ -211,7 +325,13 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   e.lower_is_better =
       options.has("lower_is_better") ? options.boolean("lower_is_better") : lower_is_better(e.metric);
   e.secondary = texts_of(options, "secondary");
-  if (options.has("margin")) e.margin = options.real("margin");
+  if (options.has("margin")) {
+    e.margin = options.real("margin");
+    if (!(*e.margin > 0)) {
+      fail_config(fmt::format("{}: margin is {}; expected a positive difference in units of {}, or no margin",
+                              root.find("margin")->origin.text(), *e.margin, e.metric));
+    }
+  }
   if (options.has("target")) e.target = options.real("target");
   e.decide_by = options.choice("decide_by", kDecideBy);
   e.test = options.choice("test", kTests);

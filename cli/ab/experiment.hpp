@@ -3,6 +3,7 @@
 // answered.
 #pragma once
 
+#include "ab/sequential.hpp"
 #include "config/run_schema.hpp"
 
 #include <tenon/options.hpp>
@@ -62,11 +63,13 @@ struct Experiment {
   DecidingTest test =
       DecidingTest::kStudentT;  ///< which p-value decides on final values; both are always printed
   double alpha = 0.05;
-  double power = 0.8;  ///< for the minimum detectable effect
+  double power = 0.8;                             ///< for the minimum detectable effect
+  std::optional<SequentialRule> sequential = {};  ///< pairs are added until it stops; `seeds` are the most
 };
 
 /// Throws Error(kConfig) with one line per problem: too few arms, duplicate or unusable names, duplicate
-/// seeds, no budget, a margin or alpha out of range, time to target without target.
+/// seeds, no budget, a margin or alpha out of range, time to target without target, a sequential rule that
+/// its seeds or the rule of decision contradict.
 void validate(const Experiment& experiment);
 
 /// Letters, digits, '.', '_' and '-', at most 64, not starting with '.' or '-'.
@@ -84,6 +87,8 @@ Experiment against_itself(const Experiment& experiment);
 ///   question, base, seeds, metric, lower_is_better, secondary, margin, target, decide_by = "final" |
 ///   "time_to_target", test = "t" | "sign_flip", alpha, [budget] with exactly one of steps, samples, tokens,
 ///   seconds, bytes,
+///   [sequential] max_seeds, first_look, block, method = "sign" | "normal", futility; seeds may then be
+///   { from = 1 },
 ///   [[arm]] name, extends, set = ["a.b=c"].
 /// Paths are relative to the file. Throws Error(kConfig); the result is validated.
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets);

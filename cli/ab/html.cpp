@@ -128,7 +128,7 @@ pre{background:var(--panel);border:1px solid var(--rule);border-radius:6px;paddi
 .verdict .headline{font-size:1.2rem;line-height:1.4;margin:0 0 .5rem}
 .verdict ul{color:var(--soft);font-size:.9375rem;margin-bottom:0}
 .better{--tone:var(--good)}.worse{--tone:var(--bad)}.equivalent,.identical{--tone:var(--same)}
-.inconclusive{--tone:var(--open)}.none{--tone:var(--bad)}
+.inconclusive,.undecided{--tone:var(--open)}.none{--tone:var(--bad)}
 dl.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:.9rem 1.75rem;margin:0}
 dl.facts div{min-width:0}
 dt{color:var(--soft);font-size:.8125rem}

@@ -30,13 +30,13 @@ std::string arms_legend(const Study& study) {
 }
 
 std::string verdict_block(const Verdict& v) {
-  static constexpr const char* kWords[] = {"Better",       "Worse",     "Equivalent",
-                                           "Inconclusive", "Identical", "No verdict"};
+  static constexpr const char* kWords[] = {"Better",    "Worse",     "Equivalent", "Inconclusive",
+                                           "Identical", "Undecided", "No verdict"};
   std::string out = fmt::format("<div class=\"verdict {}\">\n<p class=\"word\">{}</p>\n",
                                 outcome_name(v.outcome), kWords[static_cast<int>(v.outcome)]);
   // The word is already above the sentence.
   std::string headline = v.headline;
-  for (const char* lead : {"Inconclusive: ", "Identical: ", "No verdict: "}) {
+  for (const char* lead : {"Inconclusive: ", "Identical: ", "Undecided: ", "No verdict: "}) {
     if (headline.starts_with(lead)) {
       headline = headline.substr(std::string_view(lead).size());
       headline[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(headline[0])));
@@ -45,6 +45,39 @@ std::string verdict_block(const Verdict& v) {
   out += paragraph(headline, "headline") + "<ul>\n";
   for (const std::string& s : v.sentences) out += fmt::format("<li>{}</li>\n", escape_html(s));
   return out + "</ul>\n</div>\n";
+}
+
+/// Stands where p-values and intervals for a fixed number of pairs are printed.
+std::string looking_note(const StudyResult& result) {
+  if (!result.study.experiment.sequential) return "";
+  return paragraph(
+      "The p-values and intervals here are for a number of pairs fixed beforehand. The study looked at its "
+      "pairs as they "
+      "came, so they are not valid; the evidence by look is.",
+      "note");
+}
+
+/// Begins the name of such a number in a table.
+std::string fixed_only(const StudyResult& result, const std::string& name) {
+  return result.study.experiment.sequential ? name + " (not valid under looking)" : name;
+}
+
+std::string rule_text(const Experiment& e) {
+  if (e.sequential) {
+    const SequentialRule& rule = *e.sequential;
+    std::string out = fmt::format(
+        "{}, a first look at {} pairs, then every {}, at most {}",
+        rule.method == SequentialMethod::kSign ? "sign process" : "mixture for normal differences",
+        rule.first_look, rule.block == 1 ? std::string("pair") : fmt::format("{} pairs", rule.block),
+        rule.max_seeds);
+    if (rule.futility)
+      out +=
+          fmt::format("; given up where fewer than {:.3g}% of continuations conclude", 100 * *rule.futility);
+    return out;
+  }
+  return e.decide_by == DecideBy::kTimeToTarget ? "time to target, log-rank test"
+         : e.test == DecidingTest::kStudentT    ? "paired t test on final values"
+                                                : "exact sign-flip test on final values";
 }
 
 std::string facts(const StudyResult& result) {
@@ -65,13 +98,11 @@ std::string facts(const StudyResult& result) {
   out += fact("Stop rule, fixed beforehand", quantity(e.budget.amount, e.budget.kind) + unit + " per run");
   out += fact("Primary metric",
               fmt::format("{}, {} is better", escape_html(e.metric), e.lower_is_better ? "lower" : "higher"));
-  out += fact("Decided by", e.decide_by == DecideBy::kTimeToTarget ? "time to target, log-rank test"
-                            : e.test == DecidingTest::kStudentT    ? "paired t test on final values"
-                                                                   : "exact sign-flip test on final values");
+  out += fact("Decided by", rule_text(e));
   out += fact("Significance level", fmt::format("{:.4g}", e.alpha));
   if (e.margin) out += fact("Equivalence margin", compact(*e.margin));
   if (e.target) out += fact("Target", fmt::format("{} = {}", escape_html(e.metric), compact(*e.target)));
-  if (!result.comparisons.empty()) {
+  if (!result.comparisons.empty() && !e.sequential) {
     const Comparison& c = result.comparisons.front();
     out += fact("Smallest p the exact test can give", escape_html(p_value(c.smallest_sign_flip_p)));
     const int decimals = metric_decimals(c.primary.difference, c.primary.baseline_mean.mean);
@@ -154,26 +185,28 @@ std::string effect_table(const StudyResult& result) {
       rows[next++].cells_html.push_back(escape_html(value));
     };
     add("mean difference", fixed_signed(m.difference.mean, decimals));
-    add(coverage(e.alpha) + " t interval", interval_text(m.difference.interval, decimals));
+    add(fixed_only(result, coverage(e.alpha) + " t interval"),
+        interval_text(m.difference.interval, decimals));
     add("Hodges-Lehmann shift", fixed_signed(m.hodges_lehmann, decimals));
     add("relative change", m.relative_change
                                ? fixed_signed(100 * *m.relative_change, percent_decimals(m)) + "%"
                                : "not given: the baseline's interval includes zero");
     add("pairs won, tied, lost",
         fmt::format("{}, {}, {}", m.other_better, m.ties, m.differences.size() - m.other_better - m.ties));
-    add("paired t test, p", p_value(m.t_test.p));
-    add(m.sign_flip.exact ? "exact sign-flip test, p" : "sign-flip test (sampled), p",
+    add(fixed_only(result, "paired t test, p"), p_value(m.t_test.p));
+    add(fixed_only(result, m.sign_flip.exact ? "exact sign-flip test, p" : "sign-flip test (sampled), p"),
         p_value(m.sign_flip.p));
-    if (s.arms.size() > 2) add("deciding p, Holm over arms", p_value(m.adjusted_p));
+    if (s.arms.size() > 2) add(fixed_only(result, "deciding p, Holm over arms"), p_value(m.adjusted_p));
     if (c.equivalence) {
-      add(fmt::format("equivalence within \u00b1{}, p", compact(c.equivalence->margin)),
+      add(fixed_only(result, fmt::format("equivalence within \u00b1{}, p", compact(c.equivalence->margin))),
           p_value(c.adjusted_equivalence_p));
-      add(fmt::format("{} interval of that test", coverage(2 * e.alpha)),
+      add(fixed_only(result, fmt::format("{} interval of that test", coverage(2 * e.alpha))),
           interval_text(c.equivalence->interval, decimals));
     }
     add("SD of the differences", std::isnan(m.difference.sd) ? "\u2013" : fixed(m.difference.sd, decimals));
     add("correlation of the pairs", std::isnan(m.correlation) ? "\u2013" : fixed(m.correlation, 2));
-    add(fmt::format("detectable with {:.4g}% power", 100 * e.power), fixed(c.detectable_effect, decimals));
+    if (!e.sequential)
+      add(fmt::format("detectable with {:.4g}% power", 100 * e.power), fixed(c.detectable_effect, decimals));
   }
   return table(columns, rows, result.comparisons.size() == 1 ? "list" : "");
 }
@@ -187,7 +220,7 @@ std::string effect_figure(const StudyResult& result, const Comparison& c) {
                    "interval{}.</figcaption></figure>\n",
                    escape_html(result.study.arms[c.other].arm.name),
                    escape_html(result.study.arms[0].arm.name), coverage(result.study.experiment.alpha),
-                   c.equivalence ? "; shaded: the margin" : "");
+                   fixed_only(result, c.equivalence ? "; shaded: the margin" : ""));
 }
 
 std::string primary_section(const StudyResult& result) {
@@ -208,7 +241,56 @@ std::string primary_section(const StudyResult& result) {
     out += "</div></div>\n";
     out += effect_table(result);
   }
+  out += looking_note(result);
   return section("Primary metric: " + e.metric, out);
+}
+
+std::string looks_table(const Comparison& c, const Experiment& e) {
+  const int decimals = metric_decimals(c.primary.difference, c.primary.baseline_mean.mean);
+  std::vector<TableColumn> columns{{"pairs", true},
+                                   {"mean difference", true},
+                                   {"confidence sequence", true},
+                                   {"e-value of a difference", true}};
+  if (e.margin) {
+    columns.push_back({fmt::format("of more than \u2212{}", compact(*e.margin)), true});
+    columns.push_back({fmt::format("of less than +{}", compact(*e.margin)), true});
+  }
+  std::vector<TableRow> rows;
+  for (const Evidence& look : c.sequential->course.looks) {
+    TableRow row{{std::to_string(look.pairs), fixed_signed(look.mean, decimals),
+                  std::isfinite(look.interval.low) ? interval_text(look.interval, decimals) : "unbounded",
+                  e_value(look.log_e)},
+                 &look == &c.sequential->course.looks.back()};
+    if (e.margin)
+      row.cells_html.insert(row.cells_html.end(), {e_value(*look.log_e_above), e_value(*look.log_e_below)});
+    rows.push_back(std::move(row));
+  }
+  return table(columns, rows);
+}
+
+std::string looks_section(const StudyResult& result) {
+  const Study& s = result.study;
+  std::string out;
+  for (const Comparison& c : result.comparisons) {
+    if (!c.sequential || c.sequential->course.looks.empty()) continue;
+    const std::string arms =
+        escape_html(s.arms[c.other].arm.name) + " \u2212 " + escape_html(s.arms[0].arm.name);
+    out += "<div class=\"two\"><figure>" +
+           drawing({430, 260}, {360, 230}, [&](ChartSize size) { return evidence_chart(c, size); }) +
+           fmt::format(
+               "<figcaption>{}: filled, the e-value of a difference{}; dashed, the height that concludes "
+               "({:.4g}). "
+               "{}</figcaption></figure>\n<figure>",
+               arms, s.experiment.margin ? "; open, the lesser one of equivalence" : "",
+               1 / c.sequential->alpha, csv_link(looks_csv(c), "looks.csv", "CSV")) +
+           drawing({430, 260}, {360, 230}, [&](ChartSize size) { return confidence_chart(c, size); }) +
+           fmt::format(
+               "<figcaption>{}: mean and {} confidence sequence, which holds at all looks together if "
+               "differences are normal{}.</figcaption></figure></div>\n",
+               arms, coverage(c.sequential->alpha), s.experiment.margin ? "; shaded: the margin" : "") +
+           looks_table(c, s.experiment);
+  }
+  return out.empty() ? "" : section("Evidence by look", out);
 }
 
 std::string curves_of(const StudyResult& result, const std::string& metric, const std::string& group) {
@@ -432,6 +514,7 @@ std::string target_section(const StudyResult& result) {
       "the fastest "
       "and the slowest are dropped.",
       "note");
+  out += looking_note(result);
   return section("Time to target", out);
 }
 
@@ -491,7 +574,7 @@ std::string secondary_section(const StudyResult& result) {
                   {"p, Holm", true}},
                  rows);
   }
-  return section("Secondary metrics", out + skipped);
+  return section("Secondary metrics", out + looking_note(result) + skipped);
 }
 
 std::string self_check_section(const StudyResult& result) {
@@ -708,6 +791,7 @@ std::string report_html(const StudyResult& result) {
   for (const Comparison& c : result.comparisons) out += verdict_block(c.verdict);
   out += facts(result);
   out += config_section(result.study);
+  out += looks_section(result);
   out += primary_section(result);
   out += curves_section(result);
   out += target_section(result);

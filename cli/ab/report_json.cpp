@@ -126,6 +126,27 @@ ordered_json difference_curve_json(const StudyResult& result, const Comparison& 
   return out;
 }
 
+ordered_json sequential_json(const SequentialResult& s) {
+  static constexpr const char* kConclusions[] = {"none", "greater", "less", "equivalent"};
+  ordered_json looks = ordered_json::array();
+  for (const Evidence& e : s.course.looks) {
+    looks.push_back({{"pairs", e.pairs},
+                     {"mean", number(e.mean)},
+                     {"confidence_sequence", number(e.interval)},
+                     {"log_e", number(e.log_e)},
+                     {"direction", e.greater ? "greater" : "less"},
+                     {"log_e_above_low", number(e.log_e_above)},
+                     {"log_e_below_high", number(e.log_e_below)}});
+  }
+  return {{"alpha", s.alpha},
+          {"needed_log_e", -std::log(s.alpha)},
+          {"conclusion", kConclusions[static_cast<int>(s.course.conclusion)]},
+          {"futile", s.course.futile},
+          {"chance_of_conclusion", number(s.course.chance)},
+          {"pairs_to_conclude", s.needed ? ordered_json(*s.needed) : ordered_json(nullptr)},
+          {"looks", looks}};
+}
+
 ordered_json comparison_json(const StudyResult& result, const Comparison& c) {
   ordered_json out = {{"baseline", result.study.arms[0].arm.name},
                       {"other", result.study.arms[c.other].arm.name},
@@ -148,6 +169,7 @@ ordered_json comparison_json(const StudyResult& result, const Comparison& c) {
                           {"p_adjusted", number(c.adjusted_equivalence_p)},
                           {"interval", number(e.interval)}};
   }
+  out["sequential"] = c.sequential ? sequential_json(*c.sequential) : ordered_json(nullptr);
   out["time_to_target"] = ordered_json::array();
   for (const TargetComparison& t : c.targets) out["time_to_target"].push_back(target_json(t));
   out["log_rank_p_adjusted"] = number(c.adjusted_log_rank_p);
@@ -203,6 +225,14 @@ ordered_json cost_json(const ArmCost& c) {
           {"quantized_operands", number(c.quantized_operands)}};
 }
 
+ordered_json rule_json(const SequentialRule& rule) {
+  return {{"max_seeds", rule.max_seeds},
+          {"first_look", rule.first_look},
+          {"block", rule.block},
+          {"method", kSequentialMethods.name(rule.method)},
+          {"futility", number(rule.futility)}};
+}
+
 ordered_json experiment_json(const Experiment& e) {
   ordered_json arms = ordered_json::array();
   for (const Arm& arm : e.arms) {
@@ -224,7 +254,8 @@ ordered_json experiment_json(const Experiment& e) {
           {"decide_by", kDecideBy.name(e.decide_by)},
           {"test", kTests.name(e.test)},
           {"alpha", e.alpha},
-          {"power", e.power}};
+          {"power", e.power},
+          {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)}};
 }
 
 Experiment experiment_of(const ordered_json& j) {
@@ -250,6 +281,14 @@ Experiment experiment_of(const ordered_json& j) {
   e.test = kTests.of(j.at("test").get<std::string>());
   e.alpha = j.at("alpha");
   e.power = j.at("power");
+  // Absent in records of studies from before there was one.
+  if (j.contains("sequential") && !j.at("sequential").is_null()) {
+    const ordered_json& s = j.at("sequential");
+    SequentialRule rule{s.at("max_seeds"), s.at("first_look"), s.at("block"),
+                        kSequentialMethods.of(s.at("method").get<std::string>()), std::nullopt};
+    if (!s.at("futility").is_null()) rule.futility = s.at("futility").get<double>();
+    e.sequential = rule;
+  }
   return e;
 }
 
@@ -282,17 +321,22 @@ std::string report_json(const StudyResult& result) {
   }
   ordered_json comparisons = ordered_json::array();
   for (const Comparison& c : result.comparisons) comparisons.push_back(comparison_json(result, c));
-  ordered_json out = {{"format", "tenon.ab.report/1"},
-                      {"experiment", experiment_json(s.experiment)},
-                      {"jobs", s.jobs},
-                      {"wall_clock_valid", s.wall_clock_valid()},
-                      {"verdict", verdict_json(result.verdict())},
-                      {"refusals", s.refusals},
-                      {"notes", s.notes},
-                      {"config_difference", config},
-                      {"comparisons", comparisons},
-                      {"self_check", nullptr},
-                      {"arms", arms}};
+  ordered_json out = {
+      {"format", "tenon.ab.report/1"},
+      {"experiment", experiment_json(s.experiment)},
+      {"jobs", s.jobs},
+      {"wall_clock_valid", s.wall_clock_valid()},
+      {"verdict", verdict_json(result.verdict())},
+      {"p_values", s.experiment.sequential
+                       ? "for a fixed number of pairs; not valid here, because the study looked at "
+                         "its pairs as they came"
+                       : "for the number of pairs fixed beforehand"},
+      {"refusals", s.refusals},
+      {"notes", s.notes},
+      {"config_difference", config},
+      {"comparisons", comparisons},
+      {"self_check", nullptr},
+      {"arms", arms}};
   if (result.self_check) {
     const SelfCheck& c = *result.self_check;
     out["self_check"] = {{"relabellings", c.relabellings},

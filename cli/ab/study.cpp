@@ -220,7 +220,7 @@ void check_seeds_matter(Study& study, const ArmRuns& arm) {
 
 void check_pairs(Study& study) {
   for (std::size_t a = 1; a < study.arms.size(); ++a) {
-    for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
+    for (std::size_t s = 0; s < study.arms[a].runs.size(); ++s) {
       const auto& left = study.arms[0].runs[s];
       const auto& right = study.arms[a].runs[s];
       if (!left || !right || left->status != "completed" || right->status != "completed") continue;
@@ -321,16 +321,25 @@ void check_study(Study& study) {
 }
 
 Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check) {
+  return load_pairs(experiment, folder, jobs, self_check,
+                    std::vector<std::size_t>(experiment.arms.size(), experiment.seeds.size()));
+}
+
+Study load_pairs(const Experiment& experiment, const std::string& folder, int jobs, bool self_check,
+                 const std::vector<std::size_t>& pairs) {
   Study study;
   study.experiment = experiment;
+  study.experiment.seeds.resize(pairs.front());
   study.folder = folder;
   study.jobs = jobs;
   study.self_check = self_check;
-  for (const Arm& arm : experiment.arms) {
+  for (std::size_t a = 0; a < experiment.arms.size(); ++a) {
+    const Arm& arm = experiment.arms[a];
     ArmRuns& runs = study.arms.emplace_back(ArmRuns{arm, {}});
     for (const std::string& note : arm_notes(folder, arm))
       study.notes.push_back(fmt::format("arm '{}': {}", arm.name, note));
-    for (std::int64_t seed : experiment.seeds) {
+    for (std::size_t s = 0; s < pairs[a]; ++s) {
+      const std::int64_t seed = experiment.seeds[s];
       const std::string parent = run_parent(folder, arm.name, seed);
       const int attempt = newest_attempt(parent);
       runs.runs.emplace_back();

@@ -14,7 +14,9 @@ namespace tenon::ab {
 
 struct ArmRuns {
   Arm arm;
-  std::vector<std::optional<RunRecord>> runs;  ///< by position in Experiment::seeds; empty = no usable run
+  /// By position in Experiment::seeds; empty = no usable run. An arm that left a sequential study has as many
+  /// as it had pairs then.
+  std::vector<std::optional<RunRecord>> runs;
 };
 
 /// A configuration key whose value is not the same in all arms.
@@ -43,6 +45,9 @@ std::string run_parent(const std::string& folder, const std::string& arm, std::i
 /// Reads the newest attempt of every arm and seed below `folder` and checks it. Missing and broken runs
 /// become refusals, not exceptions, so that a report can show the rest.
 Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check);
+/// As load_study, of the first `pairs[a]` seeds of each arm; the study's seeds are those of the baseline.
+Study load_pairs(const Experiment& experiment, const std::string& folder, int jobs, bool self_check,
+                 const std::vector<std::size_t>& pairs);
 
 /// The checks of load_study on runs already in memory; fills config_difference, refusals and notes.
 void check_study(Study& study);
