@@ -103,6 +103,70 @@ TEST(ExperimentFile, MistakesAreNamed) {
   EXPECT_THAT(error_of(one_arm), HasSubstr("at least two arms, found 1"));
 }
 
+constexpr const char* kSequential = R"(base = "../base/gpt_tiny.toml"
+seeds = { from = 4 }
+[sequential]
+max_seeds = 10
+first_look = 3
+block = 2
+method = "normal"
+futility = 0.1
+[budget]
+steps = 10
+[[arm]]
+name = "a"
+[[arm]]
+name = "b"
+)";
+
+TEST(ExperimentFile, ASequentialRuleEndsAnOpenListOfSeeds) {
+  const Experiment e = read_experiment(write_experiment(kSequential), {});
+  ASSERT_TRUE(e.sequential);
+  EXPECT_EQ(e.sequential->max_seeds, 10u);
+  EXPECT_EQ(e.sequential->first_look, 3u);
+  EXPECT_EQ(e.sequential->block, 2u);
+  EXPECT_EQ(e.sequential->method, SequentialMethod::kNormal);
+  EXPECT_EQ(e.sequential->futility, 0.1);
+  EXPECT_THAT(e.seeds, ElementsAre(4, 5, 6, 7, 8, 9, 10, 11, 12, 13));
+  const std::string closed = replaced(kSequential, "{ from = 4 }", "[9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11]");
+  EXPECT_THAT(read_experiment(write_experiment(closed), {}).seeds,
+              ElementsAre(9, 8, 7, 6, 5, 4, 3, 2, 1, 10));
+  EXPECT_FALSE(read_experiment(write_experiment(kGood), {}).sequential);
+}
+
+TEST(ExperimentFile, MistakesOfASequentialRuleAreNamedWithTheirLine) {
+  const struct {
+    const char* what;
+    const char* with;
+    const char* message;
+  } cases[] = {
+      {"max_seeds = 10", "max_seeds = 2",
+       "study.toml:4:13: max_seeds is 2, less than first_look, which is 3"},
+      {"block = 2", "block = 0", "study.toml:6:9: "},
+      {"first_look = 3", "first_look = 1", "study.toml:5:14: "},
+      {"method = \"normal\"", "method = \"t\"", "study.toml:7:10: "},
+      {"futility = 0.1", "futility = 2", "study.toml:8:12: "},
+      {"futility = 0.1", "futile = 0.1", "futil"},
+      {"{ from = 4 }", "{ from = -1 }", "study.toml:2:"},
+      {"{ from = 4 }", "{ form = 4 }", "from"},
+      {"{ from = 4 }", "[1, 2, 3]",
+       "study.toml:2:9: 3 seeds, fewer than [sequential] max_seeds, which is 10"},
+      {"[sequential]", "test = \"t\"\n[sequential]",
+       "study.toml:3:8: test = \"t\" is a rule for a number of pairs"},
+      {"[sequential]", "decide_by = \"time_to_target\"\ntarget = 1.0\n[sequential]",
+       "study.toml:3:13: decide_by"},
+      {"[sequential]", "margin = 0.0\n[sequential]",
+       "study.toml:3:10: margin is 0; expected a positive difference"},
+      {"[sequential]\nmax_seeds = 10\nfirst_look = 3\nblock = 2\nmethod = \"normal\"\nfutility = 0.1\n", "",
+       "study.toml:2:9: seeds = {from = 4} is an open list"},
+      {"[sequential]\nmax_seeds = 10\nfirst_look = 3\nblock = 2\nmethod = \"normal\"\nfutility = 0.1\n",
+       "sequential = 3\n", "study.toml:3:14: expected the table [sequential]"},
+  };
+  for (const auto& c : cases)
+    EXPECT_THAT(error_of(replaced(kSequential, c.what, c.with)), HasSubstr(c.message)) << c.with;
+  EXPECT_THAT(error_of(replaced(kSequential, "max_seeds = 10\n", "")), HasSubstr("max_seeds"));
+}
+
 TEST(Experiment, AgainstItselfKeepsInitialWeightsAndDrawsAnewOtherwise) {
   const Experiment e = against_itself(testing::sample_experiment(3));
   ASSERT_EQ(e.arms.size(), 2u);

@@ -89,9 +89,9 @@ Race run_race(const Experiment& experiment, LookRecord& record, const RaceOption
     // Without the runs of a further look the last one stands.
     if (!made && !race.study.arms.empty() && options.runner.program.empty()) return race;
     race.study = runners.study();
+    record.check_values(race.study);
     race.over = !race.study.refusals.empty();
     if (!made || race.over) return race;
-    record.check_values(race.study);
     record.add(race.study);
     runners.look(race.study);
     race.over = !runners.any();

@@ -23,22 +23,10 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A shell script that is called like the program; `body` can use $dir (the run's parent), $seed and the
-// arguments.
-std::string stand_in(const std::string& folder, const std::string& body) {
-  const std::string path = folder + "/program.sh";
-  testing::write_text(path,
-                      "#!/bin/sh\nfor a in \"$@\"; do\n  case \"$last\" in --run-dir) dir=\"$a\";; esac\n"
-                      "  case \"$a\" in run.seed=*) seed=\"${a#run.seed=}\";; esac\n  last=\"$a\"\ndone\n" +
-                          body + "\n");
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  return path;
-}
-
 RunnerOptions options_for(const std::string& folder, const std::string& body) {
   RunnerOptions o;
   o.folder = folder + "/study";
-  o.program = stand_in(folder, body);
+  o.program = testing::stand_in(folder, body);
   o.stop_grace_s = 1;
   return o;
 }
@@ -253,8 +241,9 @@ class Course : public ::testing::Test {
   StudyOptions options(const std::string& extra) {
     StudyOptions o;
     o.folder = folder_ + "/study";
-    o.program = stand_in(folder_, extra + "\nmkdir -p \"$dir\" && cp -r \"" + folder_ +
-                                      "/prepared/runs/$(basename $(dirname \"$dir\"))/$seed/1\" \"$dir/1\"");
+    o.program =
+        testing::stand_in(folder_, extra + "\nmkdir -p \"$dir\" && cp -r \"" + folder_ +
+                                       "/prepared/runs/$(basename $(dirname \"$dir\"))/$seed/1\" \"$dir/1\"");
     o.progress = [this](const std::string& line, bool finished) {
       if (finished) finished_.push_back(line);
     };

@@ -179,4 +179,14 @@ Experiment sample_experiment(std::size_t seeds) {
   return e;
 }
 
+std::string stand_in(const std::string& folder, const std::string& body) {
+  const std::string path = folder + "/program.sh";
+  write_text(path,
+             "#!/bin/sh\nfor a in \"$@\"; do\n  case \"$last\" in --run-dir) dir=\"$a\";; esac\n"
+             "  case \"$a\" in run.seed=*) seed=\"${a#run.seed=}\";; esac\n  last=\"$a\"\ndone\n" +
+                 body + "\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
 }  // namespace tenon::ab::testing

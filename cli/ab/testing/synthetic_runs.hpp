@@ -48,5 +48,8 @@ void write_text(const std::string& path, const std::string& text);
 /// `text` with the first `from` replaced by `to`. Throws std::invalid_argument if there is none.
 std::string replaced(std::string text, const std::string& from, const std::string& to);
 std::string read_text_file(const std::string& path);
+/// A shell script in `folder` that is called like the program; `body` can use $dir (the run's parent), $seed
+/// and the arguments. Returns its path.
+std::string stand_in(const std::string& folder, const std::string& body);
 
 }  // namespace tenon::ab::testing
