@@ -140,7 +140,7 @@ TEST_F(Sequential, AnEditBetweenTwoLooksIsRefused) {
 }
 
 TEST_F(Sequential, AProposalIsWrittenAndRun) {
-  const std::vector<std::string> words{"--propose", "optimizer.lr=1e-4", "optimizer.beta1=0.8",
+  const std::vector<std::string> words{"--propose", "optimizer.lr=1e-4", "optimizer.weight_decay=0.1",
                                        "--base",    "run.toml",          "--exit-verdict",
                                        "--json"};
   const Ended ended = ab(words);
@@ -148,7 +148,7 @@ TEST_F(Sequential, AProposalIsWrittenAndRun) {
   const std::string folder = fs::path(verdict_of(ended)["report"].get<std::string>()).parent_path().string();
   EXPECT_THAT(folder, HasSubstr("/out/propose-"));
   EXPECT_THAT(read_file(folder + "/experiment.toml"),
-              HasSubstr("set = [\"optimizer.lr=1e-4\", \"optimizer.beta1=0.8\"]"));
+              HasSubstr("set = [\"optimizer.lr=1e-4\", \"optimizer.weight_decay=0.1\"]"));
   // The file is an experiment like any other.
   EXPECT_EQ(ab({folder + "/experiment.toml", "--out", folder, "--json", "--exit-verdict"}).out, ended.out);
   EXPECT_THAT(ab({"--propose", "optimizer.lr", "--base", "run.toml"}).err,
