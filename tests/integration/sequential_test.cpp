@@ -20,7 +20,7 @@ seeds = { from = 3 }
 margin = 0.001
 
 [sequential]
-max_seeds = 16
+max_seeds = 12
 first_look = 4
 block = 2
 
@@ -132,6 +132,8 @@ TEST_F(Sequential, InterruptedAtRandomMomentsItReachesTheSameVerdict) {
 }
 
 TEST_F(Sequential, AnEditBetweenTwoLooksIsRefused) {
+  const std::string two_arms = std::string(kStudy).substr(0, std::string(kStudy).rfind("[[arm]]"));
+  write_file(scratch_ / "study.toml", replaced(two_arms, "max_seeds = 12", "max_seeds = 4"));
   ASSERT_EQ(ab({"study.toml", "--out", "out"}).status, 0);
   write_file(scratch_ / "run.toml", replaced(run_with_evaluations(), "lr = 1e-2", "lr = 2e-2"));
   const Ended edited = ab({"study.toml", "--out", "out"});
