@@ -176,6 +176,19 @@ TEST_F(RaceTest, FinishedRunsAreNotRepeated) {
   EXPECT_EQ(made().at("bf16") + made().at("nvfp4"), 2 * n + 1);  // the failed one alone was made twice
 }
 
+TEST_F(RaceTest, TheReportOfAStudyThatGoesOnStandsAtItsLastLook) {
+  prepare(2, kNormalRule, [](std::size_t arm, std::int64_t seed) { return 2 + 0.01 * noise(arm, seed); });
+  EXPECT_EQ(run_study(experiment_, options("[ $seed = 8 ] && exit 3")).exit_status, 1);
+  const std::string looks = testing::read_text_file(study() + "/looks.json");
+  const StudyOutcome report = report_study(study());
+  EXPECT_EQ(report.exit_status, 0);
+  EXPECT_EQ(report.result.verdict().outcome, Outcome::kUndecided);
+  EXPECT_EQ(report.result.comparisons[0].primary.differences.size(), 7u);
+  EXPECT_THAT(closing_text(report), HasSubstr("The study is not over: 7 pairs of at most 24."));
+  EXPECT_EQ(testing::read_text_file(study() + "/looks.json"), looks);
+  EXPECT_EQ(verdict_status(report), 13);
+}
+
 TEST_F(RaceTest, APlanThatWasEditedIsRefused) {
   prepare(2, kNormalRule, planted);
   run_study(experiment_, options());
