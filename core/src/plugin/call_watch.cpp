@@ -37,8 +37,8 @@ void make_calls_known(ThreadCalls& calls) {
 namespace plugin {
 
 // Reads what a thread is writing, and finds by `changes` that it did.
-[[gnu::no_sanitize("thread")]] std::optional<LongCall> longest_call(double seconds, double deadline,
-                                                                    bool ending) {
+__attribute__((no_sanitize("thread"))) std::optional<LongCall> longest_call(double seconds, double deadline,
+                                                                            bool ending) {
   const std::lock_guard lock(list_mutex);
   std::optional<LongCall> longest;
   for (ThreadCalls* thread = threads; thread != nullptr; thread = thread->next) {
