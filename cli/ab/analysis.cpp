@@ -324,7 +324,7 @@ SequentialCourse course_of(const Study& study, std::size_t other) {
   if (!left || !right) fail_run("a look needs the final value of every run; " + why);
   std::vector<double> differences;
   for (std::size_t s = 0; s < n; ++s) differences.push_back((*right)[s] - (*left)[s]);
-  return follow(differences, *e.sequential, e.margin, alpha_of_arm(e.alpha, e.arms.size()));
+  return follow(differences, *e.sequential, e.margin, alpha_of_arm(e.alpha, e.arms.size()), n);
 }
 
 bool left_the_race(const Study& study, std::size_t other, const SequentialCourse& course) {

@@ -112,8 +112,8 @@ struct StudyResult {
 
 StudyResult analyse(Study study);
 
-/// The looks at the arm's final values of the primary metric, which are all there. Identical arms end at the
-/// first look.
+/// The looks at the arm's final values of the primary metric, which are all there: the arm was in the race
+/// until the last of them.
 SequentialCourse course_of(const Study& study, std::size_t other);
 /// Whether the arm has left the race of a sequential study.
 bool left_the_race(const Study& study, std::size_t other, const SequentialCourse& course);

@@ -3,23 +3,30 @@
 
 #include "ab/analysis.hpp"
 
+#include "base/file_descriptor.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace tenon::ab {
 namespace {
 
 bool is_completed(const Job& job) {
-  const int attempt = newest_attempt(job.parent);
-  if (attempt == 0) return false;
+  const auto where =
+      std::filesystem::path(job.parent) / std::to_string(newest_attempt(job.parent)) / "summary.json";
+  const std::optional<std::string> text = base::read_file(where);
+  if (!text) return false;
+  RunRecord run;
   try {
-    return read_run((std::filesystem::path(job.parent) / std::to_string(attempt)).string()).status ==
-           "completed";
+    parse_summary(*text, where.string(), run);
+    return run.status == "completed";
   } catch (const Error&) {
     return false;  // a kill can come before the summary
   }
@@ -50,9 +57,7 @@ class Runners {
     return missing;
   }
 
-  Study study() const {
-    return load_pairs(experiment_, options_.runner.folder, options_.jobs, options_.self_check, pairs_);
-  }
+  void read(Study& study) const { extend_study(study, experiment_, pairs_); }
 
   /// Judges the arms that race.
   void look(const Study& study) {
@@ -81,6 +86,9 @@ class Runners {
 Race run_race(const Experiment& experiment, LookRecord& record, const RaceOptions& options) {
   Runners runners(experiment, options);
   Race race;
+  race.study.folder = options.runner.folder;
+  race.study.jobs = options.jobs;
+  race.study.self_check = options.self_check;
   for (std::size_t pairs = 0; !race.over;) {
     record.check_runs();
     pairs = next_look(*experiment.sequential, pairs);
@@ -88,7 +96,7 @@ Race run_race(const Experiment& experiment, LookRecord& record, const RaceOption
     const bool made = missing.empty() || options.make(std::move(missing));
     // Without the runs of a further look the last one stands.
     if (!made && !race.study.arms.empty() && options.runner.program.empty()) return race;
-    race.study = runners.study();
+    runners.read(race.study);
     record.check_values(race.study);
     race.over = !race.study.refusals.empty();
     if (!made || race.over) return race;

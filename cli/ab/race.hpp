@@ -13,7 +13,7 @@
 namespace tenon::ab {
 
 struct RaceOptions {
-  RunnerOptions runner;  ///< its program is "" where no run may be made
+  RunnerOptions runner;  ///< its program is "" where no run may be made: the last look then stands
   int jobs = 1;
   bool self_check = false;
   /// Makes the runs that the next look needs and that are not there. False ends the race.

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -42,11 +43,14 @@ class RaceTest : public ::testing::Test {
       experiment_.arms.push_back(arm);
     }
     for (Arm& arm : experiment_.arms) arm.extends.clear();
+    experiment_.budget.amount = steps_;
     experiment_.sequential = rule;
     testing::write_runs(experiment_, folder_ + "/prepared", [&](std::size_t arm, std::int64_t seed) {
       testing::SyntheticRun run;
       run.seed = seed;
       run.final_loss = losses(arm, seed);
+      run.steps = steps_;
+      run.eval_every = steps_ / 8;
       run.weights_hash = same_weights_ ? "same" + std::to_string(seed) : "";
       return run;
     });
@@ -85,6 +89,7 @@ class RaceTest : public ::testing::Test {
   Experiment experiment_;
   std::string folder_;
   bool same_weights_ = false;
+  int steps_ = 400;
 };
 
 double noise(std::size_t arm, std::int64_t seed) {
@@ -176,6 +181,21 @@ TEST_F(RaceTest, FinishedRunsAreNotRepeated) {
   EXPECT_EQ(made().at("bf16") + made().at("nvfp4"), 2 * n + 1);  // the failed one alone was made twice
 }
 
+TEST_F(RaceTest, FutilityEndsARaceUndecided) {
+  SequentialRule rule = kNormalRule;
+  rule.futility = 0.2;
+  prepare(2, rule, [](std::size_t arm, std::int64_t seed) {
+    return 2 + (arm == 0 ? 0 : seed % 2 == 0 ? 0.01 : -0.01) + 0.0001 * noise(arm, seed);
+  });
+  const StudyOutcome out = run_study(experiment_, options());
+  EXPECT_EQ(out.result.verdict().outcome, Outcome::kUndecided);
+  EXPECT_TRUE(out.result.comparisons[0].sequential->course.futile);
+  EXPECT_THAT(closing_text(out), HasSubstr("Stopped as futile"));
+  EXPECT_LT(made().at("bf16"), 24);
+  EXPECT_EQ(testing::read_text_file(report_study(study()).report_json_path),
+            testing::read_text_file(out.report_json_path));
+}
+
 TEST_F(RaceTest, TheReportOfAStudyThatGoesOnStandsAtItsLastLook) {
   prepare(2, kNormalRule, [](std::size_t arm, std::int64_t seed) { return 2 + 0.01 * noise(arm, seed); });
   EXPECT_EQ(run_study(experiment_, options("[ $seed = 8 ] && exit 3")).exit_status, 1);
@@ -187,6 +207,22 @@ TEST_F(RaceTest, TheReportOfAStudyThatGoesOnStandsAtItsLastLook) {
   EXPECT_THAT(closing_text(report), HasSubstr("The study is not over: 7 pairs of at most 24."));
   EXPECT_EQ(testing::read_text_file(study() + "/looks.json"), looks);
   EXPECT_EQ(verdict_status(report), 13);
+}
+
+TEST_F(RaceTest, AHundredPairsAreReportedInTwoSeconds) {
+  SequentialRule rule = kNormalRule;
+  rule.max_seeds = 100;
+  rule.block = 1;
+  steps_ = 16;
+  prepare(2, rule, [](std::size_t arm, std::int64_t seed) { return 2 + 0.01 * noise(arm, seed); });
+  fs::create_directories(study());
+  fs::rename(folder_ + "/prepared/runs", study() + "/runs");
+  testing::write_text(study() + "/experiment.json", study_record_json({experiment_, 1, false}));
+  const auto begun = std::chrono::steady_clock::now();
+  const StudyOutcome out = report_study(study());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  EXPECT_EQ(out.result.comparisons.at(0).sequential->course.looks.size(), 96u);
+  EXPECT_LT(took.count(), 2);
 }
 
 TEST_F(RaceTest, APlanThatWasEditedIsRefused) {

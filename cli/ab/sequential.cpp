@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLargest = 1e6;       // of |d| / s: larger ones differ in nothing that a decision sees
 constexpr double kFlush = 1e200;       // products beyond it become logarithms
-constexpr std::uint32_t kDraws = 400;  // continuations
+constexpr std::uint32_t kDraws = 200;  // continuations
 
 double log_of_sum(std::span<const double> logs) {
   const double most = *std::max_element(logs.begin(), logs.end());
@@ -152,7 +152,7 @@ Conclusion conclusion_of(const Evidence& evidence, double alpha) {
 }
 
 SequentialCourse follow(std::span<const double> differences, const SequentialRule& rule,
-                        std::optional<double> margin, double alpha) {
+                        std::optional<double> margin, double alpha, std::size_t known) {
   SequentialCourse out;
   EvidenceProcess process(rule.method, margin, alpha);
   std::size_t look = next_look(rule, 0);
@@ -162,7 +162,7 @@ SequentialCourse follow(std::span<const double> differences, const SequentialRul
     out.pairs = look;
     out.looks.push_back(process.now());
     out.conclusion = conclusion_of(out.looks.back(), alpha);
-    if (rule.futility && !out.ended(rule)) {
+    if (rule.futility && look >= known && !out.ended(rule)) {
       out.chance = chance_of_conclusion(differences.first(look), rule, margin, alpha);
       out.futile = *out.chance < *rule.futility;
     }

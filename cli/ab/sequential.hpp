@@ -129,9 +129,10 @@ struct SequentialCourse {
   }
 };
 
-/// `alpha` is that of the arm.
+/// `alpha` is that of the arm. Looks before `known` pairs are known not to be futile, which is costly to
+/// find.
 SequentialCourse follow(std::span<const double> differences, const SequentialRule& rule,
-                        std::optional<double> margin, double alpha);
+                        std::optional<double> margin, double alpha, std::size_t known = 0);
 
 /// Share of continuations that conclude by max_seeds; each draws its further differences from those seen.
 double chance_of_conclusion(std::span<const double> differences, const SequentialRule& rule,

@@ -114,6 +114,7 @@ TEST(Sequential, FutilityStopsWhereNoConclusionIsInSight) {
   EXPECT_EQ(stopped.pairs, 6u);
   ASSERT_TRUE(stopped.chance);
   EXPECT_LT(*stopped.chance, 0.1);
+  EXPECT_EQ(follow(nothing, rule, {}, 0.05, 8).pairs, 8u);  // earlier looks are known not to be
   rule.futility.reset();
   EXPECT_EQ(follow(nothing, rule, {}, 0.05).pairs, 12u);
   const std::vector<double> promising{1, 1.1, 0.9, 1, 1.05, -0.1};
@@ -238,6 +239,37 @@ TEST(Sequential, PeekingKeepsTheLevelUnderNoEffect) {
         EXPECT_GT(r.better_or_worse, 0.05) << "docs/ab.md says that asymmetry breaks it";
       }
     }
+  }
+}
+
+TEST(Sequential, PeekingAtRealRunsKeepsTheLevel) {
+  std::ifstream in(TENON_SOURCE_DIR "/tests/reference/ab_real_runs.json");
+  const auto values = json::parse(in)["values"].get<std::vector<double>>();
+  ASSERT_GE(values.size(), 60u);
+  for (const SequentialMethod method : {SequentialMethod::kSign, SequentialMethod::kNormal}) {
+    const SequentialRule rule{.max_seeds = values.size() / 2, .first_look = 2, .block = 1, .method = method};
+    std::mt19937_64 random(5);
+    int wrong = 0;
+    constexpr int kRealStreams = 400;
+    for (int stream = 0; stream < kRealStreams; ++stream) {
+      // Runs of one configuration in pairs: whichever is called the other arm, nothing differs but the seed.
+      std::vector<double> left = values, d;
+      while (left.size() >= 2) {
+        const auto draw = [&] {
+          const auto at = static_cast<std::size_t>(random() % left.size());
+          const double value = left[at];
+          left[at] = left.back();
+          left.pop_back();
+          return value;
+        };
+        const double baseline = draw();
+        d.push_back(draw() - baseline);
+      }
+      wrong += follow(d, rule, {}, 0.05).conclusion != Conclusion::kNone;
+    }
+    std::printf("%-6s real runs    false better or worse %.2f%% of %d streams\n",
+                kSequentialMethods.name(method), 100.0 * wrong / kRealStreams, kRealStreams);
+    EXPECT_LE(wrong, 0.05 * kRealStreams);
   }
 }
 

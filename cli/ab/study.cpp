@@ -321,38 +321,40 @@ void check_study(Study& study) {
 }
 
 Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check) {
-  return load_pairs(experiment, folder, jobs, self_check,
-                    std::vector<std::size_t>(experiment.arms.size(), experiment.seeds.size()));
-}
-
-Study load_pairs(const Experiment& experiment, const std::string& folder, int jobs, bool self_check,
-                 const std::vector<std::size_t>& pairs) {
   Study study;
-  study.experiment = experiment;
-  study.experiment.seeds.resize(pairs.front());
   study.folder = folder;
   study.jobs = jobs;
   study.self_check = self_check;
+  extend_study(study, experiment, std::vector<std::size_t>(experiment.arms.size(), experiment.seeds.size()));
+  return study;
+}
+
+void extend_study(Study& study, const Experiment& experiment, const std::vector<std::size_t>& pairs) {
+  study.experiment = experiment;
+  study.experiment.seeds.resize(pairs.front());
+  study.refusals.clear();
+  study.notes.clear();
+  study.config_difference.clear();
+  study.arms.resize(experiment.arms.size());
   for (std::size_t a = 0; a < experiment.arms.size(); ++a) {
-    const Arm& arm = experiment.arms[a];
-    ArmRuns& runs = study.arms.emplace_back(ArmRuns{arm, {}});
-    for (const std::string& note : arm_notes(folder, arm))
-      study.notes.push_back(fmt::format("arm '{}': {}", arm.name, note));
-    for (std::size_t s = 0; s < pairs[a]; ++s) {
+    ArmRuns& runs = study.arms[a];
+    runs.arm = experiment.arms[a];
+    for (const std::string& note : arm_notes(study.folder, runs.arm))
+      study.notes.push_back(fmt::format("arm '{}': {}", runs.arm.name, note));
+    for (std::size_t s = runs.runs.size(); s < pairs[a]; ++s) {
       const std::int64_t seed = experiment.seeds[s];
-      const std::string parent = run_parent(folder, arm.name, seed);
+      const std::string parent = run_parent(study.folder, runs.arm.name, seed);
       const int attempt = newest_attempt(parent);
       runs.runs.emplace_back();
       try {
         if (attempt == 0) fail_run(fmt::format("{}: no attempt was made", parent));
         runs.runs.back() = read_run((fs::path(parent) / std::to_string(attempt)).string());
       } catch (const Error& error) {
-        study.refusals.push_back(fmt::format("arm '{}', seed {}: {}", arm.name, seed, error.what()));
+        study.refusals.push_back(fmt::format("arm '{}', seed {}: {}", runs.arm.name, seed, error.what()));
       }
     }
   }
   check_study(study);
-  return study;
 }
 
 }  // namespace tenon::ab

@@ -46,8 +46,8 @@ std::string run_parent(const std::string& folder, const std::string& arm, std::i
 /// become refusals, not exceptions, so that a report can show the rest.
 Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check);
 /// As load_study, of the first `pairs[a]` seeds of each arm; the study's seeds are those of the baseline.
-Study load_pairs(const Experiment& experiment, const std::string& folder, int jobs, bool self_check,
-                 const std::vector<std::size_t>& pairs);
+/// `study` has folder, jobs and self_check; runs that an earlier call has read are not read again.
+void extend_study(Study& study, const Experiment& experiment, const std::vector<std::size_t>& pairs);
 
 /// The checks of load_study on runs already in memory; fills config_difference, refusals and notes.
 void check_study(Study& study);
