@@ -175,10 +175,10 @@ constexpr OptionSpec kBudgetOptions[] = {
 constexpr OptionSpec kSequentialOptions[] = {
     option::integer("max_seeds", nullptr)
         .mandatory()
-        .at_least(2)
+        .between(2, 10'000)
         .doc_text("pairs at which the study ends undecided"),
-    option::integer("first_look", "5").at_least(2).doc_text("pairs before the first look"),
-    option::integer("block", "1").at_least(1).doc_text("pairs from look to look"),
+    option::integer("first_look", "5").between(2, 10'000).doc_text("pairs before the first look"),
+    option::integer("block", "1").between(1, 10'000).doc_text("pairs from look to look"),
     option::text("method", "\"sign\"")
         .one_of(kSequentialMethods)
         .doc_text("sign: differences with either sign alike under no effect; normal: normal ones"),
@@ -189,7 +189,10 @@ constexpr OptionSpec kSequentialOptions[] = {
 
 // An open list, for [sequential] alone.
 constexpr OptionSpec kSeedsOptions[] = {
-    option::integer("from", nullptr).mandatory().at_least(0).doc_text("first seed; with [sequential] alone"),
+    option::integer("from", nullptr)
+        .mandatory()
+        .between(0, 1e15)
+        .doc_text("first seed; with [sequential] alone"),
 };
 
 std::vector<std::string> texts_of(const Options& options, std::string_view name) {

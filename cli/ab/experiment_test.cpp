@@ -142,6 +142,8 @@ TEST(ExperimentFile, MistakesOfASequentialRuleAreNamedWithTheirLine) {
   } cases[] = {
       {"max_seeds = 10", "max_seeds = 2",
        "study.toml:4:13: max_seeds is 2, less than first_look, which is 3"},
+      {"max_seeds = 10", "max_seeds = 1000000000", "study.toml:4:13: "},
+      {"{ from = 4 }", "{ from = 9223372036854775807 }", "study.toml:2:"},
       {"block = 2", "block = 0", "study.toml:6:9: "},
       {"first_look = 3", "first_look = 1", "study.toml:5:14: "},
       {"method = \"normal\"", "method = \"t\"", "study.toml:7:10: "},

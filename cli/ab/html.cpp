@@ -147,6 +147,7 @@ td code,th code{overflow-wrap:normal;white-space:nowrap}
 svg.key{width:14px;height:14px;vertical-align:-2px;margin-right:.35rem}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;font-size:.875rem;margin:0 0 .4rem;color:var(--ink)}
 .two{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:1.75rem;align-items:start}
+.even{grid-template-columns:repeat(2,minmax(0,1fr))}
 .two h3{margin-top:.5rem}
 figure{margin:0 0 1.25rem}
 figcaption{color:var(--soft);font-size:.875rem;max-width:44rem;margin-top:.35rem}
@@ -195,7 +196,7 @@ footer{color:var(--soft);font-size:.8125rem;border-top:1px solid var(--rule);mar
 main{padding:1.5rem 1rem 3rem}
 h1{font-size:1.4rem}
 .verdict .headline{font-size:1.08rem}
-.two{grid-template-columns:minmax(0,1fr);gap:.5rem}
+.two,.even{grid-template-columns:minmax(0,1fr);gap:.5rem}
 .wide{display:none}.narrow{display:block}
 dl.facts{grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem 1rem}
 }

@@ -223,6 +223,7 @@ TEST_F(RaceTest, AHundredPairsAreReportedInTwoSeconds) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   EXPECT_EQ(out.result.comparisons.at(0).sequential->course.looks.size(), 96u);
   EXPECT_LT(took.count(), 2);
+  EXPECT_THAT(testing::read_text_file(out.report_html_path), HasSubstr("All 96 looks"));
 }
 
 TEST_F(RaceTest, APlanThatWasEditedIsRefused) {

@@ -17,6 +17,7 @@
 namespace tenon::ab {
 namespace {
 
+constexpr std::size_t kOpenLooks = 12;        // more of them are folded; the last one is in sight
 constexpr std::size_t kCsvLimit = 1'500'000;  // bytes per drawing; beyond it the buckets are embedded
 
 std::string coverage(double alpha) {
@@ -217,10 +218,10 @@ std::string effect_figure(const StudyResult& result, const Comparison& c) {
                                                       [&](ChartSize size) { return effect_chart(c, size); }));
   return out + fmt::format(
                    "<figcaption>{} \u2212 {} by pair; diamond and bar: mean and {} "
-                   "interval{}.</figcaption></figure>\n",
+                   "{}{}.</figcaption></figure>\n",
                    escape_html(result.study.arms[c.other].arm.name),
                    escape_html(result.study.arms[0].arm.name), coverage(result.study.experiment.alpha),
-                   fixed_only(result, c.equivalence ? "; shaded: the margin" : ""));
+                   fixed_only(result, "interval"), c.equivalence ? "; shaded: the margin" : "");
 }
 
 std::string primary_section(const StudyResult& result) {
@@ -252,8 +253,8 @@ std::string looks_table(const Comparison& c, const Experiment& e) {
                                    {"confidence sequence", true},
                                    {"e-value of a difference", true}};
   if (e.margin) {
-    columns.push_back({fmt::format("of more than \u2212{}", compact(*e.margin)), true});
-    columns.push_back({fmt::format("of less than +{}", compact(*e.margin)), true});
+    columns.push_back({fmt::format("e-value above \u2212{}", compact(*e.margin)), true});
+    columns.push_back({fmt::format("e-value below +{}", compact(*e.margin)), true});
   }
   std::vector<TableRow> rows;
   for (const Evidence& look : c.sequential->course.looks) {
@@ -265,7 +266,10 @@ std::string looks_table(const Comparison& c, const Experiment& e) {
       row.cells_html.insert(row.cells_html.end(), {e_value(*look.log_e_above), e_value(*look.log_e_below)});
     rows.push_back(std::move(row));
   }
-  return table(columns, rows);
+  const std::string whole = table(columns, rows);
+  if (rows.size() <= kOpenLooks) return whole;
+  return fmt::format("<details><summary>All {} looks</summary>\n{}</details>\n{}", rows.size(), whole,
+                     table(columns, {rows.back()}));
 }
 
 std::string looks_section(const StudyResult& result) {
@@ -275,7 +279,7 @@ std::string looks_section(const StudyResult& result) {
     if (!c.sequential || c.sequential->course.looks.empty()) continue;
     const std::string arms =
         escape_html(s.arms[c.other].arm.name) + " \u2212 " + escape_html(s.arms[0].arm.name);
-    out += "<div class=\"two\"><figure>" +
+    out += "<div class=\"two even\"><figure>" +
            drawing({430, 260}, {360, 230}, [&](ChartSize size) { return evidence_chart(c, size); }) +
            fmt::format(
                "<figcaption>{}: filled, the e-value of a difference{}; dashed, the height that concludes "

@@ -84,8 +84,9 @@ using KeysByTable = std::map<std::string, std::set<std::string>>;
 const KeysByTable kExperimentKeys = {
     {"",
      {"question", "base", "seeds", "metric", "lower_is_better", "secondary", "margin", "target", "decide_by",
-      "test", "alpha", "power", "budget", "arm"}},
+      "test", "alpha", "power", "budget", "sequential", "arm"}},
     {"[budget]", {"steps", "samples", "tokens", "seconds", "bytes"}},
+    {"[sequential]", {"max_seeds", "first_look", "block", "method", "futility"}},
     {"[[arm]]", {"name", "extends", "set"}}};
 
 const std::set<std::string> kSizeKeys = {
