@@ -5,6 +5,7 @@ Checksums are not verified here; ``tenon export`` verifies every byte, and write
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +46,15 @@ class Checkpoint:
         if not found:
             raise KeyError(f"{self.folder} has no tensor {name!r}; `shapes` lists all")
         parts = found[0]["parts"]
-        if len(parts) == 1 and parts[0]["shape"] == found[0]["shape"]:
+        if len(parts) == 1 and parts[0].get("shape") == found[0]["shape"]:
             return self._part(parts[0])
         try:
             import numpy
         except ImportError:
             raise PackageMissingError(f"{name} is in {len(parts)} parts, which need numpy: pip install numpy") from None
         pieces = [(part, self._part(part)) for part in parts]
+        if sum(piece.size for _, piece in pieces) != math.prod(found[0]["shape"]):
+            raise UnreadableError(f"{self.folder}: the parts of {name} do not fill it")
         whole = numpy.zeros(found[0]["shape"], dtype=pieces[0][1].dtype if pieces else "f4")
         for part, piece in pieces:
             place = tuple(slice(o, o + n) for o, n in zip(part["offset"], part["shape"]))

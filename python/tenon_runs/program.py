@@ -81,8 +81,8 @@ def call(
 def _failure(
     arguments: Sequence[str], status: int, words: List[str], output: str, cwd: Optional[PathLike]
 ) -> ProgramError:
-    said = [line for line in words if line.startswith("tenon") and ": warning: " not in line] or words[-5:]
-    text = "\n".join(said) or output.strip()
+    said = [line for line in words if line.startswith("tenon") and ": warning: " not in line]
+    text = "\n".join(said) or output.strip() or "\n".join(words[-5:])
     return ProgramError("tenon " + " ".join(arguments[:2]), status, text, _folder_in(output, cwd))
 
 

@@ -17,11 +17,11 @@ from typing import Any, Dict, List, Tuple
 from .errors import PackageMissingError, UnreadableError
 from .run_record import PathLike
 
-# Name in the file -> bytes of an element, code of `memoryview.cast`, name in numpy. BF16 has no code.
+# Name in the file -> bytes of an element, code of `memoryview.cast`, name in numpy. Halves have no code.
 _TYPES = {
     "F64": (8, "d", "<f8"),
     "F32": (4, "f", "<f4"),
-    "F16": (2, "e", "<f2"),
+    "F16": (2, "", "<f2"),
     "BF16": (2, "", ""),
     "I64": (8, "q", "<i8"),
     "I32": (4, "i", "<i4"),
@@ -129,6 +129,9 @@ def value_of(path: PathLike, entry: Entry) -> Any:
     except ImportError:
         if entry.dtype == "BF16":
             return Tensor(entry.dtype, entry.shape, _widened(raw))
+        if entry.dtype == "F16":
+            numbers = struct.unpack(f"<{len(raw) // 2}e", raw)
+            return Tensor(entry.dtype, entry.shape, memoryview(array.array("f", numbers)))
         if sys.byteorder == "big" and size > 1:
             raise PackageMissingError("this processor stores numbers in another order than the file; install numpy") from None
         return Tensor(entry.dtype, entry.shape, _cast(raw, code))
