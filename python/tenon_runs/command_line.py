@@ -68,7 +68,9 @@ def _send(options: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    out = argparse.ArgumentParser(prog="python -m tenon_runs", description="Looks at runs of Tenon, and sends them to trackers.")
+    out = argparse.ArgumentParser(
+        prog="python -m tenon_runs", description="Looks at runs of Tenon, and sends them to trackers."
+    )
     out.add_argument("--version", action="version", version=f"tenon_runs {__version__}")
     commands = out.add_subparsers(metavar="COMMAND", required=True)
 

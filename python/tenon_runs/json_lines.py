@@ -107,8 +107,8 @@ def _metric_line(line: bytes) -> Tuple[str, Point]:
 def parse_metrics(text: bytes, where: str) -> Tuple[Dict[str, List[Point]], List[str]]:
     """The series of metrics.jsonl by name, in order of their steps, and notes.
 
-    A last line without newline that is cut short is dropped with a note: the run may be writing it. Any other broken line
-    is an error. A run that was resumed may repeat steps; the later line counts.
+    A last line without newline that is cut short is dropped with a note: the run may be writing it. Any other broken
+    line is an error. A run that was resumed may repeat steps; the later line counts.
     """
     series: Dict[str, Dict[int, Point]] = {}
     notes: List[str] = []

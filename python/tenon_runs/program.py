@@ -114,8 +114,9 @@ def train(
 ) -> Run:
     """``tenon train CONFIG``; returns the run when it has ended.
 
-    ``sets`` are changes such as "optimizer.lr=0.01", ``run_dir`` the folder for attempts (default runs/NAME), ``options``
-    further words such as "--resume". A run that fails raises ProgramError, whose ``folder`` can still be loaded.
+    ``sets`` are changes such as "optimizer.lr=0.01", ``run_dir`` the folder for attempts (default runs/NAME),
+    ``options`` further words such as "--resume". A run that fails raises ProgramError, whose ``folder`` can still be
+    loaded.
     """
     arguments = ["train", str(config), *_sets(sets), *options]
     if run_dir is not None:

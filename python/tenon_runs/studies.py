@@ -30,7 +30,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm against the first one. A number is None where the pairs do not define it, e.g. the interval of one pair."""
+    """An arm against the first one. A number is None where the pairs do not define it: one pair has no interval."""
 
     baseline: str
     other: str
@@ -67,7 +67,9 @@ class Study:
 
     def _reported(self) -> Dict[str, Any]:
         if not self.report:
-            raise UnreadableError(f"{self.folder} has no report.json: the study has not ended; `tenon ab` makes its runs")
+            raise UnreadableError(
+                f"{self.folder} has no report.json: the study has not ended; `tenon ab` makes its runs"
+            )
         return self.report
 
     @property
@@ -142,7 +144,9 @@ def study(folder: PathLike) -> Study:
         raise UnreadableError(f"{root} holds no study of `tenon ab` (there is no experiment.json)")
     record = read_object(root / "experiment.json")
     if record.get("format") != "tenon.ab.experiment/1":
-        raise UnreadableError(f"{root / 'experiment.json'}: format {record.get('format')!r} is not tenon.ab.experiment/1")
+        raise UnreadableError(
+            f"{root / 'experiment.json'}: format {record.get('format')!r} is not tenon.ab.experiment/1"
+        )
     report: Dict[str, Any] = {}
     if (root / "report.json").exists():
         report = read_object(root / "report.json")

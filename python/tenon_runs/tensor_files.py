@@ -133,7 +133,9 @@ def value_of(path: PathLike, entry: Entry) -> Any:
             numbers = struct.unpack(f"<{len(raw) // 2}e", raw)
             return Tensor(entry.dtype, entry.shape, memoryview(array.array("f", numbers)))
         if sys.byteorder == "big" and size > 1:
-            raise PackageMissingError("this processor stores numbers in another order than the file; install numpy") from None
+            raise PackageMissingError(
+                "this processor stores numbers in another order than the file; install numpy"
+            ) from None
         return Tensor(entry.dtype, entry.shape, _cast(raw, code))
     if entry.dtype == "BF16":
         words = numpy.frombuffer(raw, "<u2").astype("<u4") << 16

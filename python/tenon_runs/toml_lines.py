@@ -1,7 +1,8 @@
 """Reader of the TOML that Tenon writes: config.resolved.toml and plugins.lock.
 
-Every key is on a line of its own, and the comment after a value of a configuration is its origin. A table of a list has
-its place in the key: ``observe[0].type``. Texts of several lines and dates do not occur in these files; they are refused.
+Every key is on a line of its own, and the comment after a value of a configuration is its origin. A table of a list
+has its place in the key: ``observe[0].type``. Texts of several lines and dates do not occur in these files; they are
+refused.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ unless MLFLOW_TRACKING_URI names a server; trackio is local.
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import socket
 from pathlib import Path

@@ -59,7 +59,7 @@ class Lines(unittest.TestCase):
                     tenon_runs.load(run)
                     self.assertEqual(done.returncode, 0, done.stderr)
                 else:
-                    with self.assertRaisesRegex(UnreadableError, rf"metrics\.jsonl:1: not a metric line: .*"):
+                    with self.assertRaisesRegex(UnreadableError, r"metrics\.jsonl:1: not a metric line: .*"):
                         tenon_runs.load(run)
                     with self.assertRaisesRegex(UnreadableError, expected):
                         tenon_runs.load(run)

@@ -79,4 +79,6 @@ class Errors(unittest.TestCase):
         run = copy_of("plain", "warned")
         (run / "2/plugins.lock").write_text("x")
         error = call("list", run, status=1)
-        self.assertRegex(error, r"^tenon_runs: warning: left out: .*plugins\.lock:1: .*\ntenon_runs: there is no run below .*\n$")
+        self.assertRegex(
+            error, r"^tenon_runs: warning: left out: .*plugins\.lock:1: .*\ntenon_runs: there is no run below .*\n$"
+        )

@@ -56,7 +56,9 @@ class Wheel(unittest.TestCase):
         source, out = scratch() / "source", scratch() / "wheel"
         shutil.copytree(ROOT / "python", source, ignore=shutil.ignore_patterns("__pycache__", "tests", "*.egg-info"))
         command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q"]
-        done = subprocess.run([*command, "-w", str(out), str(source)], capture_output=True, encoding="utf-8", timeout=120)
+        done = subprocess.run(
+            [*command, "-w", str(out), str(source)], capture_output=True, encoding="utf-8", timeout=120
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         wheels = list(out.iterdir())
         self.assertEqual([w.name for w in wheels], [f"tenon_runs-{tenon_runs.__version__}-py3-none-any.whl"])
@@ -68,5 +70,7 @@ class Wheel(unittest.TestCase):
         self.assertIn("Requires-Python: >=3.9", metadata)
         self.assertEqual(re.findall(r"^Requires-Dist: (?!.*extra)", metadata, re.M), [])
         env = {**os.environ, "PYTHONPATH": str(wheels[0]), "PYTHONDONTWRITEBYTECODE": "1"}
-        text = subprocess.check_output([sys.executable, "-m", "tenon_runs", "--version"], env=env, cwd=out, encoding="utf-8")
+        text = subprocess.check_output(
+            [sys.executable, "-m", "tenon_runs", "--version"], env=env, cwd=out, encoding="utf-8"
+        )
         self.assertEqual(text, f"tenon_runs {tenon_runs.__version__}\n")

@@ -104,7 +104,9 @@ class Train(unittest.TestCase):
             f" {str(folder)!r}, program={PROGRAM!r})\n"
         )
         env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        process = subprocess.Popen([sys.executable, "-B", "-c", script], env=env, stderr=subprocess.PIPE, encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-c", script], env=env, stderr=subprocess.PIPE, encoding="utf-8"
+        )
         metrics = folder / "1/metrics.jsonl"
         deadline = time.monotonic() + 60
         while not (metrics.exists() and metrics.stat().st_size > 0) and time.monotonic() < deadline:
@@ -132,7 +134,9 @@ class Ab(unittest.TestCase):
     def test_runs_that_must_not_be_compared(self):
         text = QUESTION.replace('"run.eval_batches=2", "optimizer.lr=3e-4"', '"run.eval_batches=3"')
         with self.assertRaises(ProgramError) as caught:
-            tenon_runs.ab(question("unequal", text), scratch() / "unequal", ["seeds=[1]"], program=PROGRAM, progress=False)
+            tenon_runs.ab(
+                question("unequal", text), scratch() / "unequal", ["seeds=[1]"], program=PROGRAM, progress=False
+            )
         self.assertEqual(caught.exception.status, 1)
         study = tenon_runs.study(caught.exception.folder)
         self.assertEqual(study.verdict.outcome, "none")

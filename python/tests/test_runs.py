@@ -110,7 +110,16 @@ class OneRun(unittest.TestCase):
 
     def test_repeated_steps_after_a_resume_count_once(self):
         run = tiny_runs.copy_of("plain", "repeated")
-        line = {"step": 2, "split": "val", "name": "loss", "value": "-inf", "wall_s": 1, "samples": 2, "tokens": 3, "bytes_sent": 4}
+        line = {
+            "step": 2,
+            "split": "val",
+            "name": "loss",
+            "value": "-inf",
+            "wall_s": 1,
+            "samples": 2,
+            "tokens": 3,
+            "bytes_sent": 4,
+        }
         with open(run / "2/metrics.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
         points = tenon_runs.load(run).series["val/loss"]

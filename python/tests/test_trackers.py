@@ -93,7 +93,7 @@ class Sent(unittest.TestCase):
         for name in ("plain", "nan", "failed"):
             without_network("send", zoo() / name, "--to", "mlflow", "--project", "p", "--folder", folder)
         with sqlite3.connect(folder / "mlflow.db") as base:
-            query = "select t.value, r.run_uuid, r.status from runs r join tags t using (run_uuid) where t.key = 'tenon.folder'"
+            query = "select value, run_uuid, status from runs join tags using (run_uuid) where key = 'tenon.folder'"
             found = {Path(folder).parent.name: (uuid, status) for folder, uuid, status in base.execute(query)}
             self.assertEqual({name: status for name, (_, status) in found.items()},
                              {"plain": "FINISHED", "nan": "FINISHED", "failed": "FAILED"})  # fmt: skip
@@ -161,6 +161,7 @@ class Refused(unittest.TestCase):
         self.assertFalse(reachable("http://127.0.0.1:99999"))
 
     def test_nothing_is_imported_before_it_is_used(self):
-        code = "import sys, tenon_runs; print([m for m in ('pandas', 'numpy', 'wandb', 'mlflow', 'trackio') if m in sys.modules])"
+        names = ("pandas", "numpy", "safetensors", "wandb", "mlflow", "trackio")
+        code = f"import sys, tenon_runs; print([m for m in {names} if m in sys.modules])"
         env = {**os.environ, "PYTHONPATH": str(Path(tenon_runs.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
         self.assertEqual(subprocess.check_output([sys.executable, "-c", code], env=env, encoding="utf-8"), "[]\n")
