@@ -33,14 +33,19 @@ def _listen(stream: Any, lines: List[str], show: bool) -> None:
         line = raw.rstrip("\r\n")
         lines.append(line)
         if show:
-            print(line, file=sys.stderr, flush=True)
+            try:
+                print(line, file=sys.stderr, flush=True)
+            except (OSError, ValueError):  # a closed stream; the program must not wait for a reader
+                show = False
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
     """Asks the program to end, which saves first; a second interrupt ends it at once."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
     try:
+        process.stdout.read()  # the program must not wait for a reader
         process.wait()
     except KeyboardInterrupt:
         process.kill()

@@ -66,6 +66,16 @@ class Lines(unittest.TestCase):
                     self.assertNotEqual(done.returncode, 0)
                     self.assertIn("metrics.jsonl:1: not a metric line", done.stderr)
 
+    def test_a_last_line_with_its_end_is_not_cut_short(self):
+        run = copy_of("plain", "last-line")
+        with open(run / "2/metrics.jsonl", "ab") as file:
+            file.write(b'{"step": 5, "spl\n')
+        with self.assertRaisesRegex(UnreadableError, "not a metric line"):
+            tenon_runs.load(run)
+        done = subprocess.run([PROGRAM, "report", str(run), "--json"], capture_output=True, encoding="utf-8")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("not a metric line", done.stderr)
+
     def test_bytes_that_are_no_text(self):
         run = copy_of("plain", "bytes")
         path = run / "2/metrics.jsonl"

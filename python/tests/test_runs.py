@@ -121,13 +121,15 @@ class OneRun(unittest.TestCase):
             "bytes_sent": 4,
         }
         with open(run / "2/metrics.jsonl", "a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line) + "\n" + json.dumps({**line, "step": 1, "value": 9}) + "\n")
         points = tenon_runs.load(run).series["val/loss"]
-        self.assertEqual([p.step for p in points], [2, 4])
-        self.assertEqual(points[0], (2, -math.inf, 1, 2, 3, 4))
+        self.assertEqual([p.step for p in points], [1, 2, 4])
+        self.assertEqual(points[1], (2, -math.inf, 1, 2, 3, 4))
         told = json.loads(tenon("report", run, "--json"))["metrics"]["val/loss"]
-        self.assertEqual(told["lines"], 2)
-        self.assertEqual(tenon("export-study", run).count("-inf"), 1)
+        self.assertEqual((told["lines"], told["last_step"], told["most"]), (3, 4, 9))
+        rows = csv.DictReader(io.StringIO(tenon("export-study", run)))
+        values = [float(row["value"]) for row in rows if row["metric"] == "val/loss"]
+        self.assertEqual([p.value for p in points], values)
 
 
 class Table(unittest.TestCase):
@@ -182,6 +184,17 @@ class Table(unittest.TestCase):
 
 
 class Finding(unittest.TestCase):
+    def test_numbers_of_attempts(self):
+        """Folders such as 010 and 3a are no attempts, and 10 is newer than 2."""
+        run = tiny_runs.copy_of("plain", "numbers")
+        for name in ("010", "3a", "+7", "99999999999"):
+            shutil.copytree(run / "1", run / name)
+        self.assertEqual(tenon_runs.load(run).label, "2")
+        self.assertEqual(json.loads(tenon("report", run, "--json"))["attempt"], 2)
+        shutil.copytree(run / "1", run / "10")
+        self.assertEqual(tenon_runs.load(run).label, "10")
+        self.assertEqual(json.loads(tenon("report", run, "--json"))["attempt"], 10)
+
     def test_the_order_of_links(self):
         root = tiny_runs.scratch() / "links"
         shutil.copytree(zoo() / "plain", root / "z", symlinks=True)
