@@ -51,7 +51,7 @@ def zoo() -> Path:
     root = scratch() / "zoo"
     train(root / "plain")
     train(root / "plain", "run.seed=2")  # a second attempt
-    train(root / "deep/er/saved", "recovery.type=full", 'run.name="other"')
+    train(root / "deep/er/saved", "recovery.type=full", "recovery.every=2", 'run.name="other"')
     train(root / "nan", "optimizer.lr=1e30", "run.on_nan=continue", "run.steps=8")
     train(root / "failed", "optimizer.lr=1e30", status=1)
     train(root / "odd", 'run.name="odd \\"x\\" # é, y"', "optimizer.betas=[0.5, 0.75]")
