@@ -36,6 +36,20 @@ class Values(unittest.TestCase):
                 else:
                     self.assertEqual(found, expected)
 
+    def test_comments_begin_outside_quotes(self):
+        cases = {
+            '"a \\" # b"  # origin': ('a " # b', "origin"),
+            "'a\\' # it's": ("a\\", "it's"),
+            '["#", 1]#x # y': (["#", 1], "x # y"),
+            "3": (3, ""),
+        }
+        for text, (value, comment) in cases.items():
+            with self.subTest(text):
+                (line,) = parse_lines(f"v = {text}\n", "file")
+                self.assertEqual((line.key, line.value, line.comment), ("v", value, comment))
+                if tomllib is not None:
+                    self.assertEqual(tomllib.loads(f"v = {text}")["v"], value)
+
     def test_what_is_no_value(self):
         for text in REFUSED:
             with self.subTest(text):
