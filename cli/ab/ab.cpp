@@ -2,6 +2,7 @@
 #include "ab/ab.hpp"
 
 #include "ab/race.hpp"
+#include "ab/tune_stage.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/error.hpp>
@@ -48,6 +49,11 @@ StudyOutcome report_on(Study study) {
 }
 
 void check_options(const Experiment& experiment, const StudyOptions& options) {
+  if (experiment.tune && options.self_check) {
+    fail_config(
+        "--aa compares an arm with itself, and [tune] could give its copies different settings; use one of "
+        "them");
+  }
   if (!experiment.sequential) {
     if (options.restart)
       fail_config(
@@ -86,6 +92,56 @@ Study made_study(const Experiment& asked, const StudyOptions& options, const Run
   return run_race(asked, *looks, race).study;
 }
 
+/// The study of an experiment whose tuning ended without a setting for each arm: it has no runs.
+Study untuned_study(const Experiment& asked, const std::string& folder, int jobs) {
+  Study study;
+  study.experiment = asked;
+  study.experiment.seeds.clear();
+  study.folder = folder;
+  study.jobs = jobs;
+  for (const Arm& arm : asked.arms) study.arms.push_back({arm, {}});
+  return study;
+}
+
+/// The runs of the verdict that are there.
+Study stored_study(const Experiment& experiment, const std::string& folder, const StudyRecord& record) {
+  if (!experiment.sequential) return load_study(experiment, folder, record.jobs, record.self_check);
+  LookRecord looks = LookRecord::read(folder);
+  RaceOptions race{.runner = {.program = "", .folder = folder}, .jobs = record.jobs};
+  race.make = [](const std::vector<Job>&) { return false; };
+  return run_race(experiment, looks, race).study;
+}
+
+/// Gives the study what its tuning says.
+void add_tuning(Study& study, std::optional<Tuning> tuning) {
+  if (!tuning) return;
+  study.refusals.insert(study.refusals.end(), tuning->refusals.begin(), tuning->refusals.end());
+  for (const std::string& arm : tuning->dropped)
+    study.notes.push_back(fmt::format("Not in the study is arm {}", arm));
+  study.tuning = std::move(tuning);
+}
+
+/// Makes and reads the runs of the verdict, after those of a tuning.
+Study tuned_study(const Experiment& asked, const StudyOptions& options, const RunnerOptions& runner,
+                  std::optional<LookRecord>& looks, RunnerResult& runs) {
+  if (!asked.tune) return made_study(asked, options, runner, looks, runs);
+  write_arm_files(asked, runner);
+  RunnerResult trials;
+  Tuning tuning = tune(asked, runner, trials);
+  Study study;
+  if (trials.interrupted) {
+    runs.interrupted = true;
+    tuning.refusals.clear();
+    study = untuned_study(asked, runner.folder, options.jobs);
+  } else if (!tuning.refusals.empty()) {
+    study = untuned_study(asked, runner.folder, options.jobs);
+  } else {
+    study = made_study(tuned_experiment(asked, tuning), options, runner, looks, runs);
+  }
+  add_tuning(study, std::move(tuning));
+  return study;
+}
+
 }  // namespace
 
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options) {
@@ -114,10 +170,11 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
     for (const std::string& warning : fixed_seed_warnings(asked)) options.progress(warning, true);
   }
   RunnerResult runs;
-  Study study = made_study(asked, options, runner, looks, runs);
+  Study study = tuned_study(asked, options, runner, looks, runs);
   for (const FailedJob& f : runs.failed) {
     study.refusals.push_back(fmt::format("arm '{}', seed {}: the run failed ({}), see {}",
-                                         asked.arms[f.job.arm].name, f.job.seed, f.reason, f.job.log));
+                                         study.experiment.arms[f.job.arm].name, f.job.seed, f.reason,
+                                         f.job.log));
   }
   if (runs.interrupted) study.refusals.push_back("the study was interrupted");
   StudyOutcome out = report_on(std::move(study));
@@ -134,12 +191,13 @@ StudyOutcome report_study(const std::string& folder) {
   const std::optional<std::string> text = base::read_file(path);
   if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
   const StudyRecord record = parse_study_record(*text, path.string());
-  if (!record.experiment.sequential)
-    return report_on(load_study(record.experiment, folder, record.jobs, record.self_check));
-  LookRecord looks = LookRecord::read(folder);
-  RaceOptions race{.runner = {.program = "", .folder = folder}, .jobs = record.jobs};
-  race.make = [](const std::vector<Job>&) { return false; };
-  return report_on(run_race(record.experiment, looks, race).study);
+  if (!record.experiment.tune) return report_on(stored_study(record.experiment, folder, record));
+  Tuning tuning = stored_tuning(record.experiment, folder);
+  Study study = tuning.refusals.empty()
+                    ? stored_study(tuned_experiment(record.experiment, tuning), folder, record)
+                    : untuned_study(record.experiment, folder, record.jobs);
+  add_tuning(study, std::move(tuning));
+  return report_on(std::move(study));
 }
 
 std::string closing_text(const StudyOutcome& outcome) {

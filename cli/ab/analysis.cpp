@@ -355,7 +355,9 @@ StudyResult analyse(Study study) {
   const Study& s = result.study;
   for (const ArmRuns& arm : s.arms) result.costs.push_back(cost_of(s, arm));
   if (!s.refusals.empty()) {
-    result.refusal.headline = "No verdict: the runs may not be compared.";
+    result.refusal.headline = s.tuning && s.experiment.seeds.empty()
+                                  ? "No verdict: tuning has not found a setting for every arm."
+                                  : "No verdict: the runs may not be compared.";
     result.refusal.sentences = s.refusals;
     return result;
   }
@@ -366,6 +368,7 @@ StudyResult analyse(Study study) {
     if (s.experiment.sequential) add_looks(s, c);
     c.verdict = (s.experiment.sequential ? decide_sequentially : decide)(s.experiment, s.arms[0].arm.name,
                                                                          s.arms[c.other].arm.name, c);
+    if (s.tuning) add_tuning_to_verdict(s, c);
   }
   if (s.self_check) result.self_check = check_against_itself(result.comparisons.front(), s.experiment.alpha);
   return result;

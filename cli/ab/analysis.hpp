@@ -79,6 +79,9 @@ struct Comparison {
   std::vector<std::string>
       skipped_metrics;  ///< secondary metrics that could not be compared, with the reason
   std::optional<SequentialResult> sequential;
+  /// Both arms at the baseline's chosen setting, on the tuning seeds; if they are tuned apart and chose
+  /// apart.
+  std::optional<PairedMetric> untuned;
   Verdict verdict;
 };
 
@@ -130,6 +133,8 @@ Verdict decide(const Experiment& experiment, const std::string& baseline, const 
 /// The same for a sequential study. Its numbers are those of the looks, and it prints no p-value.
 Verdict decide_sequentially(const Experiment& experiment, const std::string& baseline,
                             const std::string& other, const Comparison& comparison);
+/// Fills `untuned`, and says in the verdict what was tuned and how it would read without.
+void add_tuning_to_verdict(const Study& study, Comparison& comparison);
 /// "4.2", "3e+07": an e-value by its logarithm.
 std::string e_value(double log_e);
 SelfCheck check_against_itself(const Comparison& comparison, double alpha);

@@ -54,6 +54,49 @@ void check_sequential(const Experiment& e, std::vector<std::string>& problems) {
   }
 }
 
+void check_tuned_arms(const Experiment& e, std::vector<std::string>& problems) {
+  for (const TunedKey& key : e.tune->keys) {
+    for (const std::string& name : key.only) {
+      if (std::none_of(e.arms.begin(), e.arms.end(), [&](const Arm& arm) { return arm.name == name; }))
+        problems.push_back(fmt::format("tune: key '{}' is for arm '{}', which is not there", key.name, name));
+    }
+    for (const Arm& arm : e.arms) {
+      if (!key.belongs_to(arm.name)) continue;
+      for (const std::string& set : arm.set) {
+        if (!set.starts_with(key.name + "=")) continue;
+        problems.push_back(
+            fmt::format("tune: key '{}' is tuned, and arm '{}' sets it ({}); leave that out, or tune the key "
+                        "with only = [...] the other arms",
+                        key.name, arm.name, set));
+      }
+    }
+  }
+  const std::size_t tuned = e.tune->arms == TuneArms::kShared ? 1 : e.arms.size();
+  for (std::size_t a = 0; a < std::min(tuned, e.arms.size()); ++a) {
+    const std::string& arm = e.arms[a].name;
+    if (e.tune->keys.empty() || std::any_of(e.tune->keys.begin(), e.tune->keys.end(),
+                                            [&](const TunedKey& key) { return key.belongs_to(arm); }))
+      continue;
+    problems.push_back(
+        fmt::format("tune: arm '{}' has no key to tune, so the arms would not cost the same; name one of its "
+                    "keys, too",
+                    arm));
+  }
+}
+
+void check_tune(const Experiment& e, std::vector<std::string>& problems) {
+  if (!e.tune) return;
+  for (std::string& problem : problems_of(*e.tune)) problems.push_back(std::move(problem));
+  for (const std::int64_t seed : e.tune->seeds) {
+    if (std::find(e.seeds.begin(), e.seeds.end(), seed) == e.seeds.end()) continue;
+    problems.push_back(fmt::format(
+        "tune: seed {} is also a seed of the verdict; a setting that was chosen on it looks better "
+        "there than it is. Tune on other seeds",
+        seed));
+  }
+  check_tuned_arms(e, problems);
+}
+
 }  // namespace
 
 bool usable_as_folder(const std::string& name) {
@@ -63,30 +106,6 @@ bool usable_as_folder(const std::string& name) {
   };
   return !name.empty() && name.size() <= 64 && name[0] != '.' && name[0] != '-' &&
          std::all_of(name.begin(), name.end(), plain);
-}
-
-const char* axis_name(Axis axis) {
-  switch (axis) {
-    case Axis::kSteps:
-      return "steps";
-    case Axis::kSamples:
-      return "samples";
-    case Axis::kTokens:
-      return "tokens";
-    case Axis::kSeconds:
-      return "seconds";
-    case Axis::kBytes:
-      return "bytes";
-  }
-  return "steps";
-}
-
-Axis axis_from_name(const std::string& name) {
-  for (Axis axis : kAxes) {
-    if (name == axis_name(axis)) return axis;
-  }
-  fail_config(
-      fmt::format("unknown budget '{}'; expected one of steps, samples, tokens, seconds, bytes", name));
 }
 
 bool lower_is_better(const std::string& metric) {
@@ -121,6 +140,7 @@ void validate(const Experiment& e) {
         "margin applies to final values; it cannot be used with decide_by = \"time_to_target\"");
   }
   check_sequential(e, problems);
+  check_tune(e, problems);
   if (problems.empty()) return;
   for (std::string& p : problems) p = fmt::format("{}: {}", e.path.empty() ? e.name : e.path, p);
   fail_config(fmt::format("{}", fmt::join(problems, "\n")));
@@ -297,11 +317,11 @@ Arm read_arm(const Value& table, std::size_t index) {
 }  // namespace
 
 std::vector<config::TableSpecs> experiment_tables() {
-  return {{"", kExperimentOptions},
-          {"seeds", kSeedsOptions},
-          {"budget", kBudgetOptions},
-          {"sequential", kSequentialOptions},
-          {"arm", kArmOptions, true}};
+  std::vector<config::TableSpecs> tables = {{"", kExperimentOptions},   {"seeds", kSeedsOptions},
+                                            {"budget", kBudgetOptions}, {"sequential", kSequentialOptions},
+                                            {"arm", kArmOptions, true}, {"tune.budget", kBudgetOptions}};
+  for (config::TableSpecs& table : tune_tables()) tables.push_back(std::move(table));
+  return tables;
 }
 
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets) {
@@ -312,7 +332,7 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   OptionRequest request{.table = root,
                         .owner = "experiment",
                         .specs = option_list(kExperimentOptions),
-                        .other_keys = {"arm", "budget", "sequential"}};
+                        .other_keys = {"arm", "budget", "sequential", "tune"}};
   const Resolution resolved = resolve_options(request);
   const Options& options = *resolved.options;
 
@@ -340,6 +360,10 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   e.test = options.choice("test", kTests);
   e.alpha = options.real("alpha");
   e.budget = read_budget(config.root(), path);
+  if (const Value* tune = root.find("tune")) {
+    e.tune = read_tune(*tune);
+    if (tune->find("budget") != nullptr) e.tune->budget = read_budget(*tune, path);
+  }
   if (const Value* arms = config.root().find("arm")) {
     if (!arms->is_array())
       fail_config(fmt::format("{}: arms are written as [[arm]] tables", arms->origin.text()));

@@ -3,7 +3,9 @@
 // answered.
 #pragma once
 
+#include "ab/axis.hpp"
 #include "ab/sequential.hpp"
+#include "ab/tune_rule.hpp"
 #include "config/run_schema.hpp"
 
 #include <tenon/options.hpp>
@@ -14,20 +16,6 @@
 #include <vector>
 
 namespace tenon::ab {
-
-/// A quantity that grows during training: the unit of a budget, of a time to target, and of a plot's x axis.
-enum class Axis { kSteps, kSamples, kTokens, kSeconds, kBytes };
-inline constexpr Axis kAxes[] = {Axis::kSteps, Axis::kSamples, Axis::kTokens, Axis::kSeconds, Axis::kBytes};
-
-/// "steps", "samples", "tokens", "seconds", "bytes".
-const char* axis_name(Axis axis);
-/// Throws Error(kConfig) naming the five choices.
-Axis axis_from_name(const std::string& name);
-
-struct Budget {
-  Axis kind = Axis::kSteps;
-  double amount = 0;
-};
 
 struct Arm {
   std::string name;                       ///< letters, digits, '.', '_' and '-': it names a folder
@@ -65,6 +53,7 @@ struct Experiment {
   double alpha = 0.05;
   double power = 0.8;                             ///< for the minimum detectable effect
   std::optional<SequentialRule> sequential = {};  ///< pairs are added until it stops; `seeds` are the most
+  std::optional<TuneRule> tune = {};  ///< arms get the best of these settings before they are compared
 };
 
 /// Throws Error(kConfig) with one line per problem: too few arms, duplicate or unusable names, duplicate
@@ -89,6 +78,7 @@ Experiment against_itself(const Experiment& experiment);
 ///   seconds, bytes,
 ///   [sequential] max_seeds, first_look, block, method = "sign" | "normal", futility; seeds may then be
 ///   { from = 1 },
+///   [tune] trials, seeds, arms, on_failure, budget, and [[tune.key]] tables (tune_rule.hpp),
 ///   [[arm]] name, extends, set = ["a.b=c"].
 /// Paths are relative to the file. Throws Error(kConfig); the result is validated.
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets);

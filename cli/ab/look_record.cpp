@@ -73,7 +73,9 @@ LookRecord LookRecord::begin(const std::string& folder, const std::string& diges
                     "own (--out DIR), or with --restart, which keeps them in {}/earlier",
                     folder, folder));
   }
-  if (!out.digest_.empty() && out.digest_ != digest) {
+  // Before the first run there is nothing that an edit could follow.
+  const bool begun = !out.used_.empty() || fs::exists(fs::path(folder) / "runs");
+  if (begun && !out.digest_.empty() && out.digest_ != digest) {
     fail_config(fmt::format(
         "{}: the experiment, or a file that its arms extend, was edited after {}: the digest of the plan is "
         "now {}, "

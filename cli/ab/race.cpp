@@ -3,8 +3,6 @@
 
 #include "ab/analysis.hpp"
 
-#include "base/file_descriptor.hpp"
-
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -17,20 +15,6 @@
 
 namespace tenon::ab {
 namespace {
-
-bool is_completed(const Job& job) {
-  const auto where =
-      std::filesystem::path(job.parent) / std::to_string(newest_attempt(job.parent)) / "summary.json";
-  const std::optional<std::string> text = base::read_file(where);
-  if (!text) return false;
-  RunRecord run;
-  try {
-    parse_summary(*text, where.string(), run);
-    return run.status == "completed";
-  } catch (const Error&) {
-    return false;  // a kill can come before the summary
-  }
-}
 
 class Runners {
  public:
@@ -49,7 +33,8 @@ class Runners {
     for (const Job& job : jobs_) {
       const auto seed = std::find(experiment_.seeds.begin(), experiment_.seeds.end(), job.seed);
       const auto s = static_cast<std::size_t>(seed - experiment_.seeds.begin());
-      if (racing_[job.arm] && s >= pairs_[job.arm] && s < pairs && !is_completed(job)) missing.push_back(job);
+      if (racing_[job.arm] && s >= pairs_[job.arm] && s < pairs && !run_completed(job.parent))
+        missing.push_back(job);
     }
     for (std::size_t a = 0; a < pairs_.size(); ++a) {
       if (racing_[a]) pairs_[a] = pairs;

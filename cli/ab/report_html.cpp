@@ -92,7 +92,7 @@ std::string facts(const StudyResult& result) {
   std::string seeds;
   for (std::size_t i = 0; i < e.seeds.size(); ++i) seeds += fmt::format("{}{}", i ? ", " : "", e.seeds[i]);
   std::string out = "<dl class=\"facts\">\n" + fact("Arms", arms);
-  out += fact("Pairs", fmt::format("{}, seeds {}", e.seeds.size(), seeds));
+  out += fact("Pairs", e.seeds.empty() ? "none" : fmt::format("{}, seeds {}", e.seeds.size(), seeds));
   const std::string unit = e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes
                                ? ""
                                : std::string(" ") + axis_name(e.budget.kind);
@@ -794,6 +794,12 @@ std::string report_html(const StudyResult& result) {
   if (result.comparisons.empty()) out += verdict_block(result.refusal);
   for (const Comparison& c : result.comparisons) out += verdict_block(c.verdict);
   out += facts(result);
+  out += tuning_section(result);
+  // A study whose tuning gave no settings has no runs to speak of.
+  if (result.study.tuning && e.seeds.empty()) {
+    out += reproduce_section(result);
+    return page(question, out);
+  }
   out += config_section(result.study);
   out += looks_section(result);
   out += primary_section(result);

@@ -2,6 +2,7 @@
 #include "ab/ab.hpp"
 
 #include "ab/charts.hpp"
+#include "ab/tune_stage.hpp"
 
 #include <tenon/error.hpp>
 
@@ -169,6 +170,7 @@ ordered_json comparison_json(const StudyResult& result, const Comparison& c) {
                           {"p_adjusted", number(c.adjusted_equivalence_p)},
                           {"interval", number(e.interval)}};
   }
+  out["at_the_baselines_setting"] = c.untuned ? metric_json(*c.untuned) : ordered_json(nullptr);
   out["sequential"] = c.sequential ? sequential_json(*c.sequential) : ordered_json(nullptr);
   out["time_to_target"] = ordered_json::array();
   for (const TargetComparison& t : c.targets) out["time_to_target"].push_back(target_json(t));
@@ -233,6 +235,50 @@ ordered_json rule_json(const SequentialRule& rule) {
           {"futility", number(rule.futility)}};
 }
 
+ordered_json key_json(const TunedKey& key) {
+  return {{"name", key.name},     {"from", key.from},
+          {"to", key.to},         {"scale", kTuneScales.name(key.scale)},
+          {"whole", key.whole},   {"hard_ends", kHardEnds.name(key.hard)},
+          {"values", key.values}, {"choices", key.choices},
+          {"only", key.only}};
+}
+
+ordered_json budget_json(const Budget& budget) {
+  return {{"kind", axis_name(budget.kind)}, {"amount", budget.amount}};
+}
+
+ordered_json tune_json(const TuneRule& rule) {
+  ordered_json keys = ordered_json::array();
+  for (const TunedKey& key : rule.keys) keys.push_back(key_json(key));
+  return {{"keys", keys},
+          {"trials", rule.trials},
+          {"seeds", rule.seeds},
+          {"budget", rule.budget ? budget_json(*rule.budget) : ordered_json(nullptr)},
+          {"arms", kTuneArms.name(rule.arms)},
+          {"on_failure", kTuneFailures.name(rule.failure)}};
+}
+
+Budget budget_of(const ordered_json& j) {
+  return {axis_from_name(j.at("kind")), j.at("amount")};
+}
+
+TuneRule tune_of(const ordered_json& j) {
+  TuneRule rule;
+  for (const ordered_json& key : j.at("keys")) {
+    rule.keys.push_back(
+        {key.at("name"), key.at("from"), key.at("to"), kTuneScales.of(key.at("scale").get<std::string>()),
+         key.at("whole"), kHardEnds.of(key.at("hard_ends").get<std::string>()),
+         key.at("values").get<std::vector<double>>(), key.at("choices").get<std::vector<std::string>>(),
+         key.at("only").get<std::vector<std::string>>()});
+  }
+  rule.trials = j.at("trials");
+  rule.seeds = j.at("seeds").get<std::vector<std::int64_t>>();
+  if (!j.at("budget").is_null()) rule.budget = budget_of(j.at("budget"));
+  rule.arms = kTuneArms.of(j.at("arms").get<std::string>());
+  rule.failure = kTuneFailures.of(j.at("on_failure").get<std::string>());
+  return rule;
+}
+
 ordered_json experiment_json(const Experiment& e) {
   ordered_json arms = ordered_json::array();
   for (const Arm& arm : e.arms) {
@@ -244,7 +290,7 @@ ordered_json experiment_json(const Experiment& e) {
           {"question", e.question},
           {"base", e.base},
           {"seeds", e.seeds},
-          {"budget", {{"kind", axis_name(e.budget.kind)}, {"amount", e.budget.amount}}},
+          {"budget", budget_json(e.budget)},
           {"arms", arms},
           {"metric", e.metric},
           {"lower_is_better", e.lower_is_better},
@@ -255,7 +301,8 @@ ordered_json experiment_json(const Experiment& e) {
           {"test", kTests.name(e.test)},
           {"alpha", e.alpha},
           {"power", e.power},
-          {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)}};
+          {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)},
+          {"tune", e.tune ? tune_json(*e.tune) : ordered_json(nullptr)}};
 }
 
 Experiment experiment_of(const ordered_json& j) {
@@ -268,7 +315,7 @@ Experiment experiment_of(const ordered_json& j) {
   e.question = j.at("question");
   e.base = j.at("base");
   e.seeds = j.at("seeds").get<std::vector<std::int64_t>>();
-  e.budget = {axis_from_name(j.at("budget").at("kind")), j.at("budget").at("amount")};
+  e.budget = budget_of(j.at("budget"));
   for (const ordered_json& arm : j.at("arms")) {
     e.arms.push_back({arm.at("name"), arm.at("extends"), arm.at("set"), arm.at("own_order")});
   }
@@ -289,6 +336,7 @@ Experiment experiment_of(const ordered_json& j) {
     if (!s.at("futility").is_null()) rule.futility = s.at("futility").get<double>();
     e.sequential = rule;
   }
+  if (j.contains("tune") && !j.at("tune").is_null()) e.tune = tune_of(j.at("tune"));
   return e;
 }
 
@@ -331,6 +379,7 @@ std::string report_json(const StudyResult& result) {
                        ? "for a fixed number of pairs; not valid here, because the study looked at "
                          "its pairs as they came"
                        : "for the number of pairs fixed beforehand"},
+      {"tuning", s.tuning ? ordered_json::parse(tuning_json(*s.tuning)) : ordered_json(nullptr)},
       {"refusals", s.refusals},
       {"notes", s.notes},
       {"config_difference", config},

@@ -4,6 +4,7 @@
 #include "ab/study.hpp"
 #include "base/child_process.hpp"
 #include "base/elapsed.hpp"
+#include "base/file_descriptor.hpp"
 #include "base/signals.hpp"
 #include "config/run_schema.hpp"
 
@@ -140,7 +141,8 @@ class Schedule {
 
  private:
   std::string describe(const Job& job) const {
-    return fmt::format("{} seed {}", experiment_.arms[job.arm].name, job.seed);
+    return fmt::format("{} seed {}{}{}", experiment_.arms[job.arm].name, job.seed,
+                       job.note.empty() ? "" : ", ", job.note);
   }
 
   void start_more() {
@@ -321,23 +323,43 @@ std::int64_t other_seed(std::int64_t seed) {
   return seed + (std::int64_t{1} << 40);
 }
 
+Job job_of(const Experiment& experiment, const Arm& arm, std::int64_t seed, const std::string& parent,
+           const RunnerOptions& options) {
+  Job job;
+  job.seed = seed;
+  job.parent = parent;
+  job.log = (fs::path(parent) / "output.log").string();
+  job.command = {options.program, "train", arm_file_path(options.folder, arm)};
+  for (const std::string& assignment : run_sets(experiment, arm, seed)) {
+    job.command.push_back("--set");
+    job.command.push_back(assignment);
+  }
+  job.command.insert(job.command.end(), {"--run-dir", parent, "--quiet"});
+  return job;
+}
+
+bool run_completed(const std::string& parent) {
+  const fs::path where = fs::path(parent) / std::to_string(newest_attempt(parent)) / "summary.json";
+  const std::optional<std::string> text = base::read_file(where);
+  if (!text) return false;
+  RunRecord run;
+  try {
+    parse_summary(*text, where.string(), run);
+    return run.status == "completed";
+  } catch (const Error&) {
+    return false;  // a kill can come before the summary
+  }
+}
+
 std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options) {
   std::vector<Job> out;
   for (std::size_t s = 0; s < experiment.seeds.size(); ++s) {
     for (std::size_t i = 0; i < experiment.arms.size(); ++i) {
       const std::size_t a = s % 2 == 0 ? i : experiment.arms.size() - 1 - i;
       const Arm& arm = experiment.arms[a];
-      Job job;
+      const std::int64_t seed = experiment.seeds[s];
+      Job job = job_of(experiment, arm, seed, run_parent(options.folder, arm.name, seed), options);
       job.arm = a;
-      job.seed = experiment.seeds[s];
-      job.parent = run_parent(options.folder, arm.name, job.seed);
-      job.log = (fs::path(job.parent) / "output.log").string();
-      job.command = {options.program, "train", arm_file_path(options.folder, arm)};
-      for (const std::string& assignment : run_sets(experiment, arm, job.seed)) {
-        job.command.push_back("--set");
-        job.command.push_back(assignment);
-      }
-      job.command.insert(job.command.end(), {"--run-dir", job.parent, "--quiet"});
       out.push_back(std::move(job));
     }
   }

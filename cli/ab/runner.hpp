@@ -20,6 +20,7 @@ struct Job {
   std::string parent;                ///< DIR/runs/<arm>/<seed>
   std::string log;                   ///< the child's standard output and error
   std::vector<std::string> command;  ///< program first
+  std::string note = {};             ///< what a progress line says beside arm and seed
 };
 
 struct RunnerOptions {
@@ -70,6 +71,12 @@ void write_arm_files(const Experiment& experiment, const RunnerOptions& options)
 /// Seeds in order; the order of arms alternates from seed to seed (AB, BA, AB, ...), so that drift of the
 /// machine affects all arms alike.
 std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options);
+
+/// The run of one arm, in whichever folder. The caller says which arm it is.
+Job job_of(const Experiment& experiment, const Arm& arm, std::int64_t seed, const std::string& parent,
+           const RunnerOptions& options);
+/// Whether the newest attempt below `parent` has completed.
+bool run_completed(const std::string& parent);
 
 /// The `--set` words of the budget: run.steps, or run.max_samples, max_tokens, max_seconds, max_bytes, which
 /// end a run before its run.steps.

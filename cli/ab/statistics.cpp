@@ -86,6 +86,10 @@ std::uint64_t sample_extreme(std::span<const double> magnitudes, double threshol
 
 }  // namespace
 
+double upper_quantile(double p, double df) {
+  return bm::quantile(bm::complement(StudentT(df), p));
+}
+
 double upper_tail(double t, double df) {
   if (std::isinf(t)) return t > 0 ? 0.0 : 1.0;
   return bm::cdf(bm::complement(StudentT(df), t));

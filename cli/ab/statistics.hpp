@@ -45,6 +45,9 @@ TTest paired_t_test(std::span<const double> differences);
 /// P(T >= t) of Student t with df degrees of freedom, for infinite t too.
 double upper_tail(double t, double df);
 
+/// The t with P(T >= t) = p.
+double upper_quantile(double p, double df);
+
 /// Hodges-Lehmann shift: the median of all Walsh averages (d_i + d_j) / 2, i <= j.
 double hodges_lehmann(std::span<const double> differences);
 

@@ -4,6 +4,7 @@
 
 #include "ab/experiment.hpp"
 #include "ab/run_record.hpp"
+#include "ab/tuning.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -34,7 +35,8 @@ struct Study {
   std::vector<ConfigRow> config_difference;
   /// Runs that are missing, unfinished or diverged, and pairs that are not comparable. Not empty: no verdict.
   std::vector<std::string> refusals;
-  std::vector<std::string> notes;  ///< remarks for the reader that do not forbid the comparison
+  std::vector<std::string> notes;     ///< remarks for the reader that do not forbid the comparison
+  std::optional<Tuning> tuning = {};  ///< how the arms came to their settings
 
   bool wall_clock_valid() const { return jobs == 1; }
 };

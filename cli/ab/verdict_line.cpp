@@ -61,6 +61,15 @@ ordered_json comparison(const StudyResult& result, const Comparison& c) {
           {"pairs", c.primary.differences.size()}};
 }
 
+ordered_json chosen_settings(const Tuning& tuning) {
+  ordered_json out = ordered_json::object();
+  for (const Basin& basin : tuning.basins) {
+    out[basin.arm] = basin.chosen ? settings(tuning.rule, basin.arm, basin.trials[*basin.chosen].position)
+                                  : std::vector<std::string>{};
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string verdict_line(const StudyOutcome& outcome) {
@@ -78,6 +87,7 @@ std::string verdict_line(const StudyOutcome& outcome) {
   out["lower_is_better"] = result.study.experiment.lower_is_better;
   out["baseline"] = result.study.experiment.arms.front().name;
   out["arms"] = arms;
+  if (result.study.tuning) out["tuned"] = chosen_settings(*result.study.tuning);
   out["report"] = outcome.report_json_path;
   out["refusals"] = result.study.refusals;
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
