@@ -1,4 +1,4 @@
-// What tuning found: the tries of every arm, its choice among them, and whether the range was wide enough.
+// The record of tuning: the tries of every arm, the choice among them, and whether the range was wide enough.
 // Pure functions of final values; tune_stage.hpp makes and reads the runs.
 #pragma once
 
