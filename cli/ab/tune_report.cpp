@@ -177,7 +177,9 @@ std::string choices_table(const StudyResult& result) {
     } else {
       row.cells_html.insert(row.cells_html.end(), {"none trained", "\u2013", "\u2013"});
     }
-    row.cells_html.push_back(fmt::format("{}", basin.cost.runs));
+    row.cells_html.push_back(basin.cost.ended_early > 0
+                                 ? fmt::format("{} ({} ended early)", basin.cost.runs, basin.cost.ended_early)
+                                 : fmt::format("{}", basin.cost.runs));
     row.cells_html.push_back(quantity(basin.cost.samples, Axis::kSamples));
     row.cells_html.push_back(quantity(basin.cost.bytes, Axis::kBytes));
     row.cells_html.push_back(timed ? quantity(basin.cost.seconds, Axis::kSeconds) : "\u2013");

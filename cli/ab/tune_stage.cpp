@@ -140,6 +140,7 @@ class Stage {
     }
     Tuning out{rule_, std::move(basins_)};
     judge(out);
+    for (std::string& cost : cost_refusals(out, plan_.budget.kind)) out.refusals.push_back(std::move(cost));
     return out;
   }
 
@@ -179,14 +180,16 @@ class Stage {
     for (std::size_t s = 0; s < plan_.seeds.size(); ++s) {
       const std::string parent = path_of(trial.folders[s]);
       std::string why;
-      trial.values.push_back(read_value(basin, parent, runs, why));
+      trial.costs.emplace_back();
+      trial.values.push_back(read_value(trial.costs.back(), parent, runs, why));
+      basin.cost += trial.costs.back();
       if (!why.empty() && trial.failure.empty())
         trial.failure = fmt::format("seed {}: {}", plan_.seeds[s], why);
     }
   }
 
   /// The final value of a run, and what it consumed; NaN, and why, if there is none.
-  double read_value(Basin& basin, const std::string& parent, const RunnerResult& runs,
+  double read_value(TuneCost& cost, const std::string& parent, const RunnerResult& runs,
                     std::string& why) const {
     for (const FailedJob& failed : runs.failed) {
       if (failed.job.parent == parent) why = fmt::format("{}, see {}", failed.reason, failed.job.log);
@@ -195,12 +198,13 @@ class Stage {
       const int attempt = newest_attempt(parent);
       if (attempt == 0) fail_run(fmt::format("{}: no attempt was made", parent));
       const RunRecord run = read_run((fs::path(parent) / std::to_string(attempt)).string());
-      ++basin.cost.runs;
-      basin.cost.steps += run.steps;
-      basin.cost.samples += run.samples;
-      basin.cost.tokens += run.tokens;
-      basin.cost.bytes += run.bytes_sent;
-      basin.cost.seconds += run.wall_s;
+      cost = {.runs = 1,
+              .ended_early = run.status == "completed" ? 0U : 1U,
+              .steps = run.steps,
+              .samples = run.samples,
+              .tokens = run.tokens,
+              .bytes = run.bytes_sent,
+              .seconds = run.wall_s};
       const std::optional<double> value = run.final_value(plan_.metric);
       if (!why.empty()) return NAN;
       if (run.status != "completed") {
@@ -274,6 +278,7 @@ ordered_json basin_json(const TuneRule& rule, const Basin& basin) {
           {"noise", tried_number(basin.noise)},
           {"cost",
            {{"runs", basin.cost.runs},
+            {"ended_early", basin.cost.ended_early},
             {"steps", basin.cost.steps},
             {"samples", basin.cost.samples},
             {"tokens", basin.cost.tokens},

@@ -283,6 +283,46 @@ std::string settings_text(const TuneRule& rule, const std::string& arm, const st
   return out;
 }
 
+TuneCost& TuneCost::operator+=(const TuneCost& other) {
+  runs += other.runs;
+  ended_early += other.ended_early;
+  steps += other.steps;
+  samples += other.samples;
+  tokens += other.tokens;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+std::vector<std::string> cost_refusals(const Tuning& tuning, Axis budget) {
+  constexpr std::pair<const char*, double TuneCost::*> kAmounts[] = {
+      {"steps", &TuneCost::steps}, {"samples", &TuneCost::samples}, {"tokens", &TuneCost::tokens}};
+  const double tolerance = budget == Axis::kSeconds || budget == Axis::kBytes ? 0.05 : 0;
+  const auto difference = [&](const Basin& arm) -> std::string {
+    const Basin& baseline = tuning.basins.front();
+    for (std::size_t t = 0; t < arm.trials.size(); ++t) {
+      for (std::size_t s = 0; s < arm.trials[t].costs.size(); ++s) {
+        const TuneCost &a = baseline.trials[t].costs[s], &b = arm.trials[t].costs[s];
+        if (a.runs == 0 || b.runs == 0 || a.ended_early > 0 || b.ended_early > 0) continue;
+        for (const auto& [name, amount] : kAmounts) {
+          if (std::abs(a.*amount - b.*amount) <= tolerance * std::max(a.*amount, b.*amount)) continue;
+          return fmt::format(
+              "arm '{}', {}, seed {}: its tuning run used {:.0f} {}, that of '{}' {:.0f}, so the arms "
+              "are not tuned at equal cost; give [tune] a budget that both share, such as samples",
+              arm.arm, settings_text(tuning.rule, arm.arm, arm.trials[t].position), tuning.rule.seeds[s],
+              b.*amount, name, baseline.arm, a.*amount);
+        }
+      }
+    }
+    return "";
+  };
+  std::vector<std::string> out;
+  for (std::size_t a = 1; a < tuning.basins.size(); ++a) {
+    if (std::string found = difference(tuning.basins[a]); !found.empty()) out.push_back(std::move(found));
+  }
+  return out;
+}
+
 std::vector<std::string> edge_refusals(const Basin& basin, const TuneRule& rule) {
   std::vector<std::string> out;
   for (const TuneEdge& edge : basin.edges) {

@@ -12,24 +12,28 @@
 
 namespace tenon::ab {
 
+/// What tuning runs consumed, together.
+struct TuneCost {
+  std::size_t runs = 0;
+  std::size_t ended_early = 0;  ///< of them: diverged or failed, so they consumed less than the budget
+  double steps = 0, samples = 0, tokens = 0, bytes = 0, seconds = 0;
+
+  TuneCost& operator+=(const TuneCost& other);
+};
+
 /// One setting of one arm, on all tuning seeds.
 struct Trial {
   std::vector<double> position = {};      ///< by key of the rule
   std::vector<double> values = {};        ///< by seed; NaN where there is no finite value
   std::string failure = {};               ///< why a value is missing or not finite; the first such run
   std::vector<std::string> folders = {};  ///< by seed, below the study's folder
+  std::vector<TuneCost> costs = {};       ///< by seed
 
   double mean = 0;         ///< over the seeds; NaN if a value is missing
   Interval interval = {};  ///< of the mean; the deviation is pooled over the better half of the arm's trials
   double smoothed = 0;     ///< the mean after smoothing; NaN if a value is missing
 
   bool usable() const { return failure.empty(); }
-};
-
-/// What the tuning runs of an arm consumed, together.
-struct TuneCost {
-  std::size_t runs = 0;
-  double steps = 0, samples = 0, tokens = 0, bytes = 0, seconds = 0;
 };
 
 /// The chosen setting of a key is the least or greatest that was tried.
@@ -72,6 +76,11 @@ std::string settings_text(const TuneRule& rule, const std::string& arm, const st
 /// The same as words of `--set`.
 std::vector<std::string> settings(const TuneRule& rule, const std::string& arm,
                                   const std::vector<double>& position);
+
+/// One sentence per arm whose runs did not consume what the baseline's of the same setting and seed did:
+/// unequal steps, samples or tokens, or more than 5 % apart under a budget of seconds or bytes. Runs that
+/// ended early are left out.
+std::vector<std::string> cost_refusals(const Tuning& tuning, Axis budget);
 
 /// One sentence: which setting is at the edge of which key, and how to widen it. Empty without edges.
 std::vector<std::string> edge_refusals(const Basin& basin, const TuneRule& rule);

@@ -396,6 +396,7 @@ class TuneStage : public ::testing::Test {
     run.steps = steps;
     run.eval_every = 4;
     run.final_loss = loss;
+    if (arm == 1) run.batch = batch_of_second_;
     run.config = {{"optimizer.lr", rate}};
     testing::write_run(folder, run);
     testing::write_text(
@@ -432,6 +433,7 @@ class TuneStage : public ::testing::Test {
   std::string folder_, plugin_;
   Experiment experiment_;
   Losses losses_;
+  int batch_of_second_ = 16;
 };
 
 /// The second arm is better at its own rate, 1e-1, and worse at the baseline's, 1e-3.
@@ -468,6 +470,18 @@ TEST_F(TuneStage, GivesEveryArmItsBestRateAtEqualCost) {
   // No seed of the tuning is a pair of the verdict.
   EXPECT_THAT(out.result.comparisons[0].seeds, ElementsAre(1, 2, 3, 4));
   for (const auto& run : out.result.study.arms[0].runs) EXPECT_EQ(run->steps, 16);
+}
+
+TEST_F(TuneStage, ArmsThatConsumeOtherAmountsAreNotTunedAtEqualCost) {
+  prepare(flipped);
+  batch_of_second_ = 32;
+  const StudyOutcome out = run_study(experiment_, options());
+  EXPECT_THAT(
+      out.result.study.refusals,
+      ElementsAre("arm 'nvfp4', optimizer.lr = 0.0001, seed 101: its tuning run used 256 samples, that of "
+                  "'bf16' 128, so the arms are not tuned at equal cost; give [tune] a budget that both "
+                  "share, such as samples"));
+  EXPECT_THAT(made(), SizeIs(2 * 18)) << "runs of the verdict were made";
 }
 
 TEST_F(TuneStage, IsReportedAgainAndMadeOnce) {
