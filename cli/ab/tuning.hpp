@@ -19,6 +19,7 @@ struct TuneCost {
   double steps = 0, samples = 0, tokens = 0, bytes = 0, seconds = 0;
 
   TuneCost& operator+=(const TuneCost& other);
+  double consumed(Axis axis) const;
 };
 
 /// One setting of one arm, on all tuning seeds.
@@ -78,8 +79,8 @@ std::vector<std::string> settings(const TuneRule& rule, const std::string& arm,
                                   const std::vector<double>& position);
 
 /// One sentence per arm whose runs did not consume what the baseline's of the same setting and seed did:
-/// unequal steps, samples or tokens, or more than 5 % apart under a budget of seconds or bytes. Runs that
-/// ended early are left out.
+/// samples and tokens, steps where they are the budget, or only the budget itself, within 5 %, if that is
+/// seconds or bytes. Runs that ended early are left out.
 std::vector<std::string> cost_refusals(const Tuning& tuning, Axis budget);
 
 /// One sentence: which setting is at the edge of which key, and how to widen it. Empty without edges.
