@@ -134,9 +134,10 @@ std::string text_of(const Json& schema) {
 struct Table {
   Json properties = Json::object();
   std::set<std::string> required;
+  bool open = false;
 
   Json schema() const {
-    Json out{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+    Json out{{"type", "object"}, {"properties", properties}, {"additionalProperties", open}};
     if (!required.empty()) out["required"] = required;
     return out;
   }
@@ -172,6 +173,7 @@ class SchemaWriter {
   Table table_of(const std::string& path, bool in_list) {
     Table table;
     if (const TableSpecs* specs = specs_of(path)) {
+      table.open = specs->open;
       for (const OptionSpec& spec : specs->specs) add(table, spec, in_list);
     }
     const std::string before = path.empty() ? "" : path + ".";

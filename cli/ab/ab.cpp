@@ -1,6 +1,7 @@
 // The course of a study; see ab.hpp.
 #include "ab/ab.hpp"
 
+#include "ab/factorial.hpp"
 #include "ab/race.hpp"
 #include "ab/tune_stage.hpp"
 #include "base/file_descriptor.hpp"
@@ -9,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -49,6 +51,12 @@ StudyOutcome report_on(Study study) {
 }
 
 void check_options(const Experiment& experiment, const StudyOptions& options) {
+  if (!experiment.factors.empty() && options.self_check) {
+    fail_config(fmt::format(
+        "{}: --aa compares one arm with itself, and [[factor]] has no arm of its own to name; write an "
+        "experiment with an [[arm]] of that configuration, and use --aa on it",
+        experiment.path.empty() ? experiment.name : experiment.path));
+  }
   if (experiment.tune && options.self_check) {
     fail_config(
         "--aa compares an arm with itself, and [tune] could give its copies different settings; use one of "
@@ -145,9 +153,9 @@ Study tuned_study(const Experiment& asked, const StudyOptions& options, const Ru
 }  // namespace
 
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options) {
+  check_options(experiment, options);
   const Experiment asked = options.self_check ? against_itself(experiment) : experiment;
   validate(asked);
-  check_options(asked, options);
   const std::string folder = fs::absolute(options.folder).lexically_normal().string();
   std::error_code error;
   fs::create_directories(folder, error);
@@ -172,6 +180,10 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   RunnerResult runs;
   Study study = tuned_study(asked, options, runner, looks, runs);
   for (const FailedJob& f : runs.failed) {
+    // A factorial study goes on without the seeds of runs that failed.
+    if (std::any_of(study.left_out.begin(), study.left_out.end(),
+                    [&](const LeftOutSeed& seed) { return seed.seed == f.job.seed; }))
+      continue;
     study.refusals.push_back(fmt::format("arm '{}', seed {}: the run failed ({}), see {}",
                                          study.experiment.arms[f.job.arm].name, f.job.seed, f.reason,
                                          f.job.log));
@@ -213,6 +225,7 @@ std::string closing_text(const StudyOutcome& outcome) {
     out += v.headline + "\n";
     for (const std::string& s : v.sentences) out += "  - " + s + "\n";
   }
+  if (outcome.result.factorial) return out + factorial_text(outcome.result) + outcome.report_html_path + "\n";
   for (const Comparison& c : outcome.result.comparisons) {
     out += c.verdict.headline + "\n";
     for (const std::string& s : c.verdict.sentences) out += "  " + s + "\n";

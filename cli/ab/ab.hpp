@@ -47,6 +47,9 @@ std::string report_json(const StudyResult& result);
 /// One HTML page: inline SVG and style, no network, no script.
 std::string report_html(const StudyResult& result);
 
+/// The block of one verdict: word, headline, reasons.
+std::string verdict_block(const Verdict& verdict);
+
 /// Its section on tuning: basins, chosen settings, cost; "" without tuning.
 std::string tuning_section(const StudyResult& result);
 

@@ -1,6 +1,7 @@
 // From paired runs to numbers, then the rule of decision and its texts; see analysis.hpp.
 #include "ab/analysis.hpp"
 
+#include "ab/factorial.hpp"
 #include "ab/format.hpp"
 
 #include <tenon/error.hpp>
@@ -102,17 +103,12 @@ Comparison compare_arms(const Study& study, std::size_t other) {
   const Experiment& e = study.experiment;
   const ArmRuns& a = study.arms[0];
   const ArmRuns& b = study.arms[other];
-  Comparison out;
-  out.other = other;
   const std::size_t n = b.runs.size();
-  out.seeds.assign(e.seeds.begin(), e.seeds.begin() + static_cast<std::ptrdiff_t>(n));
   std::string why;
-  out.primary = compare_metric(e.metric, e.lower_is_better, *final_values(a, n, e.metric, why),
-                               *final_values(b, n, e.metric, why), e.alpha);
-  if (e.margin) out.equivalence = equivalence_test(out.primary.differences, *e.margin, e.alpha);
-  out.smallest_sign_flip_p = smallest_sign_flip_p(n);
-  out.detectable_sd = minimum_detectable_effect(n, e.power, e.alpha);
-  out.detectable_effect = n < 2 ? out.detectable_sd : out.detectable_sd * out.primary.difference.sd;
+  Comparison out = compare_values(e, *final_values(a, n, e.metric, why), *final_values(b, n, e.metric, why),
+                                  minimum_detectable_effect(n, e.power, e.alpha));
+  out.other = other;
+  out.seeds.assign(e.seeds.begin(), e.seeds.begin() + static_cast<std::ptrdiff_t>(n));
   out.same_weights = all_weights_equal(a, b);
   if (e.target) {
     for (Axis axis : usable_axes(study, e.metric)) out.targets.push_back(compare_target(study, a, b, axis));
@@ -253,6 +249,18 @@ PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std
   return out;
 }
 
+Comparison compare_values(const Experiment& e, std::vector<double> baseline, std::vector<double> other,
+                          double detectable_sd) {
+  const std::size_t n = baseline.size();
+  Comparison out;
+  out.primary = compare_metric(e.metric, e.lower_is_better, std::move(baseline), std::move(other), e.alpha);
+  if (e.margin) out.equivalence = equivalence_test(out.primary.differences, *e.margin, e.alpha);
+  out.smallest_sign_flip_p = smallest_sign_flip_p(n);
+  out.detectable_sd = detectable_sd;
+  out.detectable_effect = n < 2 ? out.detectable_sd : out.detectable_sd * out.primary.difference.sd;
+  return out;
+}
+
 Observation time_to_target(const Series& series, double target, bool lower_is_better, Axis axis) {
   for (const MetricPoint& p : series) {
     if (lower_is_better ? p.value <= target : p.value >= target) return {p.at(axis), true};
@@ -366,10 +374,13 @@ StudyResult analyse(Study study) {
   adjust(result);
   for (Comparison& c : result.comparisons) {
     if (s.experiment.sequential) add_looks(s, c);
-    c.verdict = (s.experiment.sequential ? decide_sequentially : decide)(s.experiment, s.arms[0].arm.name,
-                                                                         s.arms[c.other].arm.name, c);
+    const std::string& baseline = s.arms[0].arm.name;
+    const std::string& other = s.arms[c.other].arm.name;
+    c.verdict = s.experiment.sequential ? decide_sequentially(s.experiment, baseline, other, c)
+                                        : decide(s.experiment, baseline, other, c);
     if (s.tuning) add_tuning_to_verdict(s, c);
   }
+  if (!s.experiment.factors.empty()) result.factorial = analyse_factors(s);
   if (s.self_check) result.self_check = check_against_itself(result.comparisons.front(), s.experiment.alpha);
   return result;
 }
@@ -471,8 +482,16 @@ const char* outcome_name(Outcome outcome) {
   return "none";
 }
 
+Outcome by_interest(const std::vector<Outcome>& outcomes) {
+  for (const Outcome wanted : {Outcome::kBetter, Outcome::kUndecided, Outcome::kInconclusive,
+                               Outcome::kEquivalent, Outcome::kIdentical, Outcome::kWorse}) {
+    if (std::find(outcomes.begin(), outcomes.end(), wanted) != outcomes.end()) return wanted;
+  }
+  return Outcome::kNone;
+}
+
 Verdict decide(const Experiment& e, const std::string& baseline, const std::string& other,
-               const Comparison& c) {
+               const Comparison& c, std::string_view family) {
   const PairedMetric& m = c.primary;
   const std::size_t n = m.differences.size();
   Verdict out;
@@ -531,8 +550,8 @@ Verdict decide(const Experiment& e, const std::string& baseline, const std::stri
     out.sentences.push_back(fmt::format("Equivalence within {} was not shown ({}).", compact(*e.margin),
                                         p_text(c.adjusted_equivalence_p)));
   }
-  if (m.adjusted_p != deciding_p(e, m))
-    out.sentences.push_back("p-values are adjusted for the number of arms (Holm).");
+  if (!family.empty() && m.adjusted_p != deciding_p(e, m))
+    out.sentences.push_back(fmt::format("p-values are adjusted for the number of {} (Holm).", family));
   out.sentences.push_back(detectable_sentence(e, c, decimals));
   add_exact_caution(e, c, out.sentences);
   return out;

@@ -85,6 +85,42 @@ struct Comparison {
   Verdict verdict;
 };
 
+/// A level of a factor against the first one. Values are, by seed, means over the cells with the level.
+struct MainEffect {
+  std::size_t factor = 0, level = 1;
+  Comparison contrast;       ///< over all levels of the other factors; adjusted over all contrasts (Holm)
+  Comparison one_at_a_time;  ///< the other factors at their first levels; adjusted over these alone
+  MeanEstimate gap;          ///< one at a time - main effect, by seed
+  bool misleads = false;     ///< the two have different verdicts
+  std::string sentence;      ///< which of both, with numbers
+  std::string caution;       ///< the interactions that are present, which the average hides; "" without
+};
+
+enum class InteractionReading { kPresent, kWithinMargin, kNoneShown };
+
+/// "present", "within the margin", "none shown".
+const char* reading_name(InteractionReading reading);
+
+/// The effect of a level of the first factor at a level of the second one, minus the same effect at the
+/// second's first level. Values are, by seed, means over the levels of the remaining factors.
+struct Interaction {
+  std::size_t first = 0, first_level = 1, second = 1, second_level = 1;
+  Comparison contrast;
+  InteractionReading reading = InteractionReading::kNoneShown;
+  std::string sentence;
+};
+
+/// Effects of the factors on the primary metric. Interactions of three and more factors are not tested.
+struct FactorialResult {
+  std::vector<std::vector<double>> values;  ///< by cell and seed
+  std::vector<MeanEstimate> cells;
+  std::vector<MainEffect> main;
+  std::vector<Interaction> interactions;
+  Verdict verdict;  ///< of the study: the outcome that by_interest() takes from the main effects
+
+  std::size_t contrasts() const { return main.size() + interactions.size(); }
+};
+
 /// Cost of an arm: mean and spread over its runs. Empty where nothing valid was measured.
 struct ArmCost {
   std::optional<MeanEstimate> samples_per_s, tokens_per_s, wall_s;  ///< only if runs had the machine alone
@@ -108,9 +144,13 @@ struct StudyResult {
   std::vector<ArmCost> costs;           ///< per arm
   std::vector<Comparison> comparisons;  ///< one per arm after the first; empty if the study was refused
   std::optional<SelfCheck> self_check;
-  Verdict refusal;  ///< outcome kNone and the reasons, if there are no comparisons
+  std::optional<FactorialResult> factorial;  ///< of an experiment with factors
+  Verdict refusal;                           ///< outcome kNone and the reasons, if there are no comparisons
 
-  const Verdict& verdict() const { return comparisons.empty() ? refusal : comparisons.front().verdict; }
+  const Verdict& verdict() const {
+    if (comparisons.empty()) return refusal;
+    return factorial ? factorial->verdict : comparisons.front().verdict;
+  }
 };
 
 StudyResult analyse(Study study);
@@ -126,10 +166,18 @@ PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std
                             std::vector<double> other, double alpha);
 /// Time of the first evaluation at or past the target; censored at the last evaluation if there is none.
 Observation time_to_target(const Series& series, double target, bool lower_is_better, Axis axis);
+/// Primary metric, equivalence and detectable effect of paired values, before any adjustment.
+/// `detectable_sd`: minimum_detectable_effect() of as many pairs.
+Comparison compare_values(const Experiment& experiment, std::vector<double> baseline,
+                          std::vector<double> other, double detectable_sd);
 /// Applies the experiment's rule of decision to adjusted p-values and puts it into words. Order: identical,
 /// equivalent (a margin says that smaller differences do not matter), better or worse, inconclusive.
+/// `family`: what the p-values are adjusted over; "" if the text around the verdict says it.
 Verdict decide(const Experiment& experiment, const std::string& baseline, const std::string& other,
-               const Comparison& comparison);
+               const Comparison& comparison, std::string_view family = "arms");
+/// The outcome that matters most where several are at hand: better, undecided, inconclusive, equivalent,
+/// identical, worse; kNone of none.
+Outcome by_interest(const std::vector<Outcome>& outcomes);
 /// The same for a sequential study. Its numbers are those of the looks, and it prints no p-value.
 Verdict decide_sequentially(const Experiment& experiment, const std::string& baseline,
                             const std::string& other, const Comparison& comparison);

@@ -18,7 +18,7 @@ void check_arms(const Experiment& e, std::vector<std::string>& problems) {
   if (e.arms.size() < 2) {
     problems.push_back(
         fmt::format("an experiment compares at least two arms, found {}; add [[arm]] tables "
-                    "(the first is the baseline)",
+                    "(the first is the baseline), or [[factor]] tables, whose cells are the arms",
                     e.arms.size()));
   }
   std::set<std::string> names;
@@ -97,6 +97,18 @@ void check_tune(const Experiment& e, std::vector<std::string>& problems) {
   check_tuned_arms(e, problems);
 }
 
+void check_factors(const Experiment& e, std::vector<std::string>& problems) {
+  if (e.factors.empty()) return;
+  if (e.arms.size() != cell_count(e.factors)) {
+    problems.push_back(fmt::format("factor: {} cells, but {} arms; expected an arm for each cell",
+                                   cell_count(e.factors), e.arms.size()));
+  }
+  if (e.sequential || e.tune || e.decide_by == DecideBy::kTimeToTarget) {
+    problems.push_back(
+        "factor: a factorial study has neither [sequential] nor [tune], and decides on final values");
+  }
+}
+
 }  // namespace
 
 bool usable_as_folder(const std::string& name) {
@@ -141,6 +153,7 @@ void validate(const Experiment& e) {
   }
   check_sequential(e, problems);
   check_tune(e, problems);
+  check_factors(e, problems);
   if (problems.empty()) return;
   for (std::string& p : problems) p = fmt::format("{}: {}", e.path.empty() ? e.name : e.path, p);
   fail_config(fmt::format("{}", fmt::join(problems, "\n")));
@@ -321,18 +334,20 @@ std::vector<config::TableSpecs> experiment_tables() {
                                             {"budget", kBudgetOptions}, {"sequential", kSequentialOptions},
                                             {"arm", kArmOptions, true}, {"tune.budget", kBudgetOptions}};
   for (config::TableSpecs& table : tune_tables()) tables.push_back(std::move(table));
+  for (config::TableSpecs& table : factor_tables()) tables.push_back(std::move(table));
   return tables;
 }
 
 Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets) {
   const Config config = Config::load(path, sets);
   Value root = config.root();
+  const std::vector<Factor> factors = read_factors(root);
   const std::optional<SequentialRule> rule = read_sequential(root);
   close_seeds(root, rule);
   OptionRequest request{.table = root,
                         .owner = "experiment",
                         .specs = option_list(kExperimentOptions),
-                        .other_keys = {"arm", "budget", "sequential", "tune"}};
+                        .other_keys = {"arm", "budget", "factor", "sequential", "tune"}};
   const Resolution resolved = resolve_options(request);
   const Options& options = *resolved.options;
 
@@ -369,6 +384,9 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
       fail_config(fmt::format("{}: arms are written as [[arm]] tables", arms->origin.text()));
     for (std::size_t i = 0; i < arms->array().size(); ++i) e.arms.push_back(read_arm(arms->array()[i], i));
   }
+  e.factors = factors;
+  for (std::size_t cell = 0; !factors.empty() && cell < cell_count(factors); ++cell)
+    e.arms.push_back({.name = cell_name(factors, cell), .set = cell_sets(factors, cell)});
   validate(e);
   return e;
 }

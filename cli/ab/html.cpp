@@ -145,6 +145,7 @@ td code,th code{overflow-wrap:normal;white-space:nowrap}
 .absent{color:var(--soft);font-style:italic;font-size:.875em}
 .arm{white-space:nowrap}
 svg.key{width:14px;height:14px;vertical-align:-2px;margin-right:.35rem}
+.legend .arm{white-space:normal;overflow-wrap:anywhere}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;font-size:.875rem;margin:0 0 .4rem;color:var(--ink)}
 .two{display:grid;grid-template-columns:minmax(0,2fr) minmax(0,3fr);gap:1.75rem;align-items:start}
 .even{grid-template-columns:repeat(2,minmax(0,1fr))}
@@ -171,6 +172,7 @@ svg .dot{fill:var(--c);stroke:var(--page);stroke-width:1}
 svg .faint{fill:var(--c);fill-opacity:.5}
 svg .open{fill:var(--page);stroke:var(--c);stroke-width:1.5}
 svg .trace{fill:none;stroke:var(--c);stroke-opacity:.3;stroke-width:1}
+svg .whisker{fill:none;stroke:var(--c);stroke-width:1.5;stroke-opacity:.75}
 svg .curve{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linejoin:round}
 svg .band{fill:var(--c);fill-opacity:.18}
 svg .interval{stroke:var(--ink);stroke-width:1.8}

@@ -3,6 +3,7 @@
 // then the origin of the numbers and how to reproduce them. A section that has nothing to say is "".
 #include "ab/ab.hpp"
 #include "ab/analysis.hpp"
+#include "ab/factorial.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
 
@@ -28,24 +29,6 @@ std::string arms_legend(const Study& study) {
   std::string keys;
   for (std::size_t a = 0; a < study.arms.size(); ++a) keys += arm_key(a, study.arms[a].arm.name);
   return legend(keys);
-}
-
-std::string verdict_block(const Verdict& v) {
-  static constexpr const char* kWords[] = {"Better",    "Worse",     "Equivalent", "Inconclusive",
-                                           "Identical", "Undecided", "No verdict"};
-  std::string out = fmt::format("<div class=\"verdict {}\">\n<p class=\"word\">{}</p>\n",
-                                outcome_name(v.outcome), kWords[static_cast<int>(v.outcome)]);
-  // The word is already above the sentence.
-  std::string headline = v.headline;
-  for (const char* lead : {"Inconclusive: ", "Identical: ", "Undecided: ", "No verdict: "}) {
-    if (headline.starts_with(lead)) {
-      headline = headline.substr(std::string_view(lead).size());
-      headline[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(headline[0])));
-    }
-  }
-  out += paragraph(headline, "headline") + "<ul>\n";
-  for (const std::string& s : v.sentences) out += fmt::format("<li>{}</li>\n", escape_html(s));
-  return out + "</ul>\n</div>\n";
 }
 
 /// Stands where p-values and intervals for a fixed number of pairs are printed.
@@ -91,8 +74,10 @@ std::string facts(const StudyResult& result) {
   }
   std::string seeds;
   for (std::size_t i = 0; i < e.seeds.size(); ++i) seeds += fmt::format("{}{}", i ? ", " : "", e.seeds[i]);
-  std::string out = "<dl class=\"facts\">\n" + fact("Arms", arms);
-  out += fact("Pairs", e.seeds.empty() ? "none" : fmt::format("{}, seeds {}", e.seeds.size(), seeds));
+  const bool factorial = !e.factors.empty();
+  std::string out = "<dl class=\"facts\">\n" + (factorial ? factorial_facts(result) : fact("Arms", arms));
+  out += fact(factorial ? "Seeds" : "Pairs",
+              e.seeds.empty() ? "none" : fmt::format("{}, seeds {}", e.seeds.size(), seeds));
   const std::string unit = e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes
                                ? ""
                                : std::string(" ") + axis_name(e.budget.kind);
@@ -104,7 +89,8 @@ std::string facts(const StudyResult& result) {
   if (e.margin) out += fact("Equivalence margin", compact(*e.margin));
   if (e.target) out += fact("Target", fmt::format("{} = {}", escape_html(e.metric), compact(*e.target)));
   if (!result.comparisons.empty() && !e.sequential) {
-    const Comparison& c = result.comparisons.front();
+    const Comparison& c =
+        result.factorial ? result.factorial->main.front().contrast : result.comparisons.front();
     out += fact("Smallest p the exact test can give", escape_html(p_value(c.smallest_sign_flip_p)));
     const int decimals = metric_decimals(c.primary.difference, c.primary.baseline_mean.mean);
     out += fact(
@@ -227,6 +213,14 @@ std::string effect_figure(const StudyResult& result, const Comparison& c) {
 std::string primary_section(const StudyResult& result) {
   const Experiment& e = result.study.experiment;
   std::string out = result.comparisons.empty() ? "" : arm_means(result);
+  if (result.factorial) {
+    out = paragraph("Means of the cells and effects of the factors are above, under Factors.", "note") +
+          "<details><summary>Each cell against the first one</summary>\n" + out + effect_table(result) +
+          paragraph("These p-values are adjusted over the cells alone, and the verdicts do not rest on them.",
+                    "note") +
+          "</details>\n";
+    return section("Primary metric: " + e.metric, out);
+  }
   const double height =
       result.comparisons.empty() ? 260 : std::max(240.0, effect_chart_height(e.seeds.size()));
   std::string seeds =
@@ -340,7 +334,8 @@ std::string difference_of(const StudyResult& result, const Comparison& c) {
 std::string curves_section(const StudyResult& result) {
   const std::string& metric = result.study.experiment.metric;
   std::string out = curves_of(result, metric, "curve");
-  for (const Comparison& c : result.comparisons) out += difference_of(result, c);
+  for (const Comparison& c : result.comparisons)
+    if (!result.factorial) out += difference_of(result, c);
   const std::string training = "train" + metric.substr(std::min(metric.size(), metric.find('/')));
   if (training != metric) out += curves_of(result, training, "training");
   return out.empty() ? "" : section("Curves", out);
@@ -567,6 +562,8 @@ std::string secondary_section(const StudyResult& result) {
       "together (Holm) and decide nothing.",
       "note");
   if (!rows.empty()) {
+    // A factorial study has many cells: their rows are folded.
+    if (result.factorial) out += "<details><summary>Each cell against the first one</summary>\n";
     out += table({{"metric", false},
                   {"arm", false},
                   {escape_html(s.arms[0].arm.name), true},
@@ -577,6 +574,7 @@ std::string secondary_section(const StudyResult& result) {
                   {"p, exact", true},
                   {"p, Holm", true}},
                  rows);
+    if (result.factorial) out += "</details>\n";
   }
   return section("Secondary metrics", out + looking_note(result) + skipped);
 }
@@ -785,6 +783,24 @@ std::string reproduce_section(const StudyResult& result) {
 
 }  // namespace
 
+std::string verdict_block(const Verdict& v) {
+  static constexpr const char* kWords[] = {"Better",    "Worse",     "Equivalent", "Inconclusive",
+                                           "Identical", "Undecided", "No verdict"};
+  std::string out = fmt::format("<div class=\"verdict {}\">\n<p class=\"word\">{}</p>\n",
+                                outcome_name(v.outcome), kWords[static_cast<int>(v.outcome)]);
+  // The word is already above the sentence.
+  std::string headline = v.headline;
+  for (const char* lead : {"Inconclusive: ", "Identical: ", "Undecided: ", "No verdict: "}) {
+    if (headline.starts_with(lead)) {
+      headline = headline.substr(std::string_view(lead).size());
+      headline[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(headline[0])));
+    }
+  }
+  out += paragraph(headline, "headline") + "<ul>\n";
+  for (const std::string& s : v.sentences) out += fmt::format("<li>{}</li>\n", escape_html(s));
+  return out + "</ul>\n</div>\n";
+}
+
 std::string report_html(const StudyResult& result) {
   const Experiment& e = result.study.experiment;
   const std::string question = e.question.empty() ? "A/B study " + e.name : e.question;
@@ -792,8 +808,13 @@ std::string report_html(const StudyResult& result) {
       paragraph(fmt::format("{} study: {}", result.study.self_check ? "A/A" : "A/B", e.name), "eyebrow");
   out += fmt::format("<h1>{}</h1>\n", escape_html(question));
   if (result.comparisons.empty()) out += verdict_block(result.refusal);
-  for (const Comparison& c : result.comparisons) out += verdict_block(c.verdict);
+  if (result.factorial) {
+    out += factorial_verdicts(result);
+  } else {
+    for (const Comparison& c : result.comparisons) out += verdict_block(c.verdict);
+  }
   out += facts(result);
+  out += factorial_section(result);
   out += tuning_section(result);
   // A study whose tuning gave no settings has no runs to speak of.
   if (result.study.tuning && e.seeds.empty()) {

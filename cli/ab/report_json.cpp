@@ -2,6 +2,7 @@
 #include "ab/ab.hpp"
 
 #include "ab/charts.hpp"
+#include "ab/factorial.hpp"
 #include "ab/tune_stage.hpp"
 
 #include <tenon/error.hpp>
@@ -182,6 +183,71 @@ ordered_json comparison_json(const StudyResult& result, const Comparison& c) {
   return out;
 }
 
+ordered_json contrast_json(const Comparison& c, const Experiment& e) {
+  ordered_json out = metric_json(c.primary);
+  out["minimum_detectable_effect"] = {
+      {"paired_sd", number(c.detectable_sd)}, {"metric", number(c.detectable_effect)}, {"power", e.power}};
+  out["equivalence"] = nullptr;
+  if (c.equivalence) {
+    out["equivalence"] = {{"margin", number(c.equivalence->margin)},
+                          {"p", number(c.equivalence->p)},
+                          {"p_adjusted", number(c.adjusted_equivalence_p)},
+                          {"interval", number(c.equivalence->interval)}};
+  }
+  return out;
+}
+
+ordered_json main_effect_json(const MainEffect& effect, const Experiment& e) {
+  const Factor& factor = e.factors[effect.factor];
+  ordered_json alone = contrast_json(effect.one_at_a_time, e);
+  alone["verdict"] = verdict_json(effect.one_at_a_time.verdict);
+  alone["minus_main_effect"] = number(effect.gap);
+  alone["misleads"] = effect.misleads;
+  alone["sentence"] = effect.sentence;
+  return {{"factor", factor.name},
+          {"level", factor.levels[effect.level].name},
+          {"against", factor.levels[0].name},
+          {"verdict", verdict_json(effect.contrast.verdict)},
+          {"caution", effect.caution},
+          {"contrast", contrast_json(effect.contrast, e)},
+          {"one_at_a_time", alone}};
+}
+
+ordered_json interaction_json(const Interaction& i, const Experiment& e) {
+  const Factor& first = e.factors[i.first];
+  const Factor& second = e.factors[i.second];
+  return {{"factors", {first.name, second.name}},
+          {"levels", {first.levels[i.first_level].name, second.levels[i.second_level].name}},
+          {"against", {first.levels[0].name, second.levels[0].name}},
+          {"verdict", reading_name(i.reading)},
+          {"sentence", i.sentence},
+          {"contrast", contrast_json(i.contrast, e)}};
+}
+
+ordered_json effects_json(const StudyResult& result) {
+  const Experiment& e = result.study.experiment;
+  const FactorialResult& f = *result.factorial;
+  ordered_json cells = ordered_json::array(), main = ordered_json::array(),
+               interactions = ordered_json::array(), left_out = ordered_json::array();
+  for (std::size_t cell = 0; cell < f.cells.size(); ++cell) {
+    const std::vector<std::size_t> levels = levels_of_cell(e.factors, cell);
+    ordered_json named = ordered_json::object();
+    for (std::size_t k = 0; k < levels.size(); ++k)
+      named[e.factors[k].name] = e.factors[k].levels[levels[k]].name;
+    cells.push_back({{"arm", e.arms[cell].name},
+                     {"levels", named},
+                     {"values", numbers(f.values[cell])},
+                     {"mean", number(f.cells[cell])}});
+  }
+  for (const MainEffect& effect : f.main) main.push_back(main_effect_json(effect, e));
+  for (const Interaction& i : f.interactions) interactions.push_back(interaction_json(i, e));
+  for (const LeftOutSeed& seed : result.study.left_out)
+    left_out.push_back({{"seed", seed.seed}, {"why", seed.why}});
+  return {{"verdict", verdict_json(f.verdict)}, {"seeds", e.seeds}, {"left_out", left_out},
+          {"adjusted_over", f.contrasts()},     {"cells", cells},   {"main", main},
+          {"interactions", interactions}};
+}
+
 ordered_json run_json(const Study& study, const RunRecord& run, std::int64_t seed) {
   ordered_json metrics = ordered_json::object();
   for (const auto& [name, value] : run.final_metrics) metrics[name] = number(value);
@@ -279,6 +345,27 @@ TuneRule tune_of(const ordered_json& j) {
   return rule;
 }
 
+ordered_json factors_json(const std::vector<Factor>& factors) {
+  ordered_json out = ordered_json::array();
+  for (const Factor& factor : factors) {
+    ordered_json levels = ordered_json::array();
+    for (const FactorLevel& level : factor.levels)
+      levels.push_back({{"name", level.name}, {"set", level.set}});
+    out.push_back({{"name", factor.name}, {"levels", levels}});
+  }
+  return out;
+}
+
+std::vector<Factor> factors_of(const ordered_json& j) {
+  std::vector<Factor> out;
+  for (const ordered_json& factor : j) {
+    out.push_back({factor.at("name"), {}});
+    for (const ordered_json& level : factor.at("levels"))
+      out.back().levels.push_back({level.at("name"), level.at("set").get<std::vector<std::string>>()});
+  }
+  return out;
+}
+
 ordered_json experiment_json(const Experiment& e) {
   ordered_json arms = ordered_json::array();
   for (const Arm& arm : e.arms) {
@@ -302,7 +389,8 @@ ordered_json experiment_json(const Experiment& e) {
           {"alpha", e.alpha},
           {"power", e.power},
           {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)},
-          {"tune", e.tune ? tune_json(*e.tune) : ordered_json(nullptr)}};
+          {"tune", e.tune ? tune_json(*e.tune) : ordered_json(nullptr)},
+          {"factors", factors_json(e.factors)}};
 }
 
 Experiment experiment_of(const ordered_json& j) {
@@ -337,6 +425,7 @@ Experiment experiment_of(const ordered_json& j) {
     e.sequential = rule;
   }
   if (j.contains("tune") && !j.at("tune").is_null()) e.tune = tune_of(j.at("tune"));
+  if (j.contains("factors")) e.factors = factors_of(j.at("factors"));
   return e;
 }
 
@@ -383,6 +472,7 @@ std::string report_json(const StudyResult& result) {
       {"refusals", s.refusals},
       {"notes", s.notes},
       {"config_difference", config},
+      {"effects", result.factorial ? effects_json(result) : ordered_json(nullptr)},
       {"comparisons", comparisons},
       {"self_check", nullptr},
       {"arms", arms}};

@@ -117,6 +117,10 @@ void compare_evaluation_points(const Experiment& e, const RunRecord& a, const Ru
   }
 }
 
+std::string run_name(const ArmRuns& arm, std::int64_t seed) {
+  return fmt::format("arm '{}', seed {}", arm.arm.name, seed);
+}
+
 // One step may overshoot a budget that is not a multiple of the batch.
 void check_own_budget(const Study& study, const std::string& who, const RunRecord& run,
                       std::vector<std::string>& out) {
@@ -136,7 +140,7 @@ void check_own_budget(const Study& study, const std::string& who, const RunRecor
 
 void check_run(Study& study, const ArmRuns& arm, std::size_t seed_index) {
   const Experiment& e = study.experiment;
-  const std::string who = fmt::format("arm '{}', seed {}", arm.arm.name, e.seeds[seed_index]);
+  const std::string who = run_name(arm, e.seeds[seed_index]);
   if (!arm.runs[seed_index]) return;  // load_study has reported the reason
   const RunRecord& run = *arm.runs[seed_index];
   for (const std::string& note : run.notes) study.notes.push_back(note);
@@ -270,6 +274,39 @@ void find_config_difference(Study& study) {
   }
 }
 
+/// Takes the seeds that lack a completed run out of all arms, since a contrast needs every cell. Diverged
+/// runs stay and are refused: a level that makes training diverge is a result, not a gap.
+void leave_out_failed_seeds(Study& study, const std::map<std::size_t, std::vector<std::string>>& unread) {
+  std::vector<std::size_t> kept;
+  study.left_out.clear();
+  for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
+    const std::int64_t seed = study.experiment.seeds[s];
+    LeftOutSeed out{seed, unread.contains(s) ? unread.at(s) : std::vector<std::string>{}};
+    for (const ArmRuns& arm : study.arms) {
+      const std::optional<RunRecord>& run = arm.runs[s];
+      if (run && run->status != "completed")
+        out.why.push_back(fmt::format("{}: the run is '{}', not completed ({})", run_name(arm, seed),
+                                      run->status, run->folder));
+    }
+    if (out.why.empty()) {
+      kept.push_back(s);
+    } else {
+      study.left_out.push_back(std::move(out));
+    }
+  }
+  if (kept.empty()) study.left_out.clear();  // without a whole seed there is only what is missing, refused
+  if (study.left_out.empty()) return;
+  study.refusals.clear();
+  std::vector<std::int64_t> seeds;
+  for (const std::size_t s : kept) seeds.push_back(study.experiment.seeds[s]);
+  study.experiment.seeds = std::move(seeds);
+  for (ArmRuns& arm : study.arms) {
+    std::vector<std::optional<RunRecord>> runs;
+    for (const std::size_t s : kept) runs.push_back(std::move(arm.runs[s]));
+    arm.runs = std::move(runs);
+  }
+}
+
 }  // namespace
 
 std::string run_parent(const std::string& folder, const std::string& arm, std::int64_t seed) {
@@ -336,6 +373,7 @@ void extend_study(Study& study, const Experiment& experiment, const std::vector<
   study.notes.clear();
   study.config_difference.clear();
   study.arms.resize(experiment.arms.size());
+  std::map<std::size_t, std::vector<std::string>> unread;  // by position of the seed
   for (std::size_t a = 0; a < experiment.arms.size(); ++a) {
     ArmRuns& runs = study.arms[a];
     runs.arm = experiment.arms[a];
@@ -350,10 +388,12 @@ void extend_study(Study& study, const Experiment& experiment, const std::vector<
         if (attempt == 0) fail_run(fmt::format("{}: no attempt was made", parent));
         runs.runs.back() = read_run((fs::path(parent) / std::to_string(attempt)).string());
       } catch (const Error& error) {
-        study.refusals.push_back(fmt::format("arm '{}', seed {}: {}", runs.arm.name, seed, error.what()));
+        unread[s].push_back(fmt::format("{}: {}", run_name(runs, seed), error.what()));
+        study.refusals.push_back(unread[s].back());
       }
     }
   }
+  if (!experiment.factors.empty()) leave_out_failed_seeds(study, unread);
   check_study(study);
 }
 

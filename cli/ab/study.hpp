@@ -26,6 +26,12 @@ struct ConfigRow {
   std::vector<std::string> values;  ///< as TOML, per arm; "" = absent there
 };
 
+/// A seed of a factorial study with a failed or missing run: it is in no contrast.
+struct LeftOutSeed {
+  std::int64_t seed = 0;
+  std::vector<std::string> why;
+};
+
 struct Study {
   Experiment experiment;
   std::string folder;
@@ -35,8 +41,9 @@ struct Study {
   std::vector<ConfigRow> config_difference;
   /// Runs that are missing, unfinished or diverged, and pairs that are not comparable. Not empty: no verdict.
   std::vector<std::string> refusals;
-  std::vector<std::string> notes;     ///< remarks for the reader that do not forbid the comparison
-  std::optional<Tuning> tuning = {};  ///< how the arms came to their settings
+  std::vector<std::string> notes;          ///< remarks for the reader that do not forbid the comparison
+  std::optional<Tuning> tuning = {};       ///< how the arms came to their settings
+  std::vector<LeftOutSeed> left_out = {};  ///< of a factorial study; no seed of the experiment any more
 
   bool wall_clock_valid() const { return jobs == 1; }
 };

@@ -1,6 +1,8 @@
 // The members of the line, and the statuses; see verdict_line.hpp.
 #include "ab/verdict_line.hpp"
 
+#include "ab/factorial.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -10,9 +12,6 @@ namespace tenon::ab {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr Outcome kByInterest[] = {Outcome::kBetter,     Outcome::kUndecided, Outcome::kInconclusive,
-                                   Outcome::kEquivalent, Outcome::kIdentical, Outcome::kWorse};
 
 ordered_json finite(double v) {
   return std::isfinite(v) ? ordered_json(v) : ordered_json(nullptr);
@@ -61,6 +60,48 @@ ordered_json comparison(const StudyResult& result, const Comparison& c) {
           {"pairs", c.primary.differences.size()}};
 }
 
+ordered_json contrast(const Comparison& c, const char* kind, const std::string& name, const char* verdict) {
+  const MeanEstimate& d = c.primary.difference;
+  return {{"kind", kind},
+          {"name", name},
+          {"verdict", verdict},
+          {"effect", finite(d.mean)},
+          {"interval", ordered_json::array({finite(d.interval.low), finite(d.interval.high)})},
+          {"p", finite(c.primary.adjusted_p)},
+          {"pairs", c.primary.differences.size()}};
+}
+
+ordered_json effects(const StudyResult& result) {
+  const std::vector<Factor>& factors = result.study.experiment.factors;
+  ordered_json out = ordered_json::array();
+  for (const MainEffect& effect : result.factorial->main) {
+    const Outcome outcome = effect.contrast.verdict.outcome;
+    out.push_back(contrast(effect.contrast, "main", level_text(factors[effect.factor], effect.level),
+                           outcome_name(outcome)));
+    const Comparison& alone = effect.one_at_a_time;
+    out.back()["one_at_a_time"] = {{"verdict", outcome_name(alone.verdict.outcome)},
+                                   {"effect", finite(alone.primary.difference.mean)},
+                                   {"misleads", effect.misleads}};
+  }
+  for (const Interaction& i : result.factorial->interactions)
+    out.push_back(contrast(i.contrast, "interaction", interaction_text(factors, i), reading_name(i.reading)));
+  return out;
+}
+
+/// The main effect whose verdict is that of the study.
+const MainEffect& leading_effect(const FactorialResult& f) {
+  return *std::find_if(f.main.begin(), f.main.end(), [&](const MainEffect& effect) {
+    return effect.contrast.verdict.outcome == f.verdict.outcome;
+  });
+}
+
+std::vector<Outcome> outcomes_of(const StudyResult& result) {
+  std::vector<Outcome> out;
+  if (result.factorial) return {result.factorial->verdict.outcome};
+  for (const Comparison& c : result.comparisons) out.push_back(c.verdict.outcome);
+  return out;
+}
+
 ordered_json chosen_settings(const Tuning& tuning) {
   ordered_json out = ordered_json::object();
   for (const Basin& basin : tuning.basins) {
@@ -81,6 +122,14 @@ std::string verdict_line(const StudyOutcome& outcome) {
   if (!arms.empty()) {
     for (const auto& [key, value] : out.items()) value = arms.front().at(key);
   }
+  if (result.factorial) {
+    const ordered_json all = effects(result);
+    const MainEffect& lead = leading_effect(*result.factorial);
+    const ordered_json& first = all[static_cast<std::size_t>(&lead - result.factorial->main.data())];
+    for (const char* key : {"verdict", "effect", "interval", "pairs"}) out[key] = first[key];
+    out["e_values"] = nullptr;
+    out["effects"] = all;
+  }
   out["seconds"] = result.study.wall_clock_valid() ? finite(sum(result.study, &RunRecord::wall_s)) : nullptr;
   out["bytes"] = finite(sum(result.study, &RunRecord::bytes_sent));
   out["metric"] = result.study.experiment.metric;
@@ -94,24 +143,20 @@ std::string verdict_line(const StudyOutcome& outcome) {
 }
 
 int verdict_status(const StudyOutcome& outcome) {
-  for (const Outcome wanted : kByInterest) {
-    for (const Comparison& c : outcome.result.comparisons) {
-      if (c.verdict.outcome != wanted) continue;
-      switch (wanted) {
-        case Outcome::kBetter:
-          return 10;
-        case Outcome::kWorse:
-          return 11;
-        case Outcome::kEquivalent:
-          return 12;
-        case Outcome::kIdentical:
-          return 14;
-        default:
-          return 13;
-      }
-    }
+  switch (by_interest(outcomes_of(outcome.result))) {
+    case Outcome::kNone:
+      return outcome.exit_status;
+    case Outcome::kBetter:
+      return 10;
+    case Outcome::kWorse:
+      return 11;
+    case Outcome::kEquivalent:
+      return 12;
+    case Outcome::kIdentical:
+      return 14;
+    default:
+      return 13;
   }
-  return outcome.exit_status;
 }
 
 }  // namespace tenon::ab

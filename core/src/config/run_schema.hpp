@@ -188,6 +188,7 @@ struct TableSpecs {
   std::string_view kind = {};  ///< of the component that its `type` names; "" = no component
   /// `type` and mandatory options may be absent: [[model.override]].
   bool overrides = false;
+  bool open = false;  ///< any key, whose meaning belongs to another file
 };
 /// Every table of a run.
 std::vector<TableSpecs> run_tables();
