@@ -1,8 +1,10 @@
 // The course of a study; see ab.hpp.
 #include "ab/ab.hpp"
 
+#include "ab/csv.hpp"
 #include "ab/factorial.hpp"
 #include "ab/race.hpp"
+#include "ab/study_lock.hpp"
 #include "ab/tune_stage.hpp"
 #include "base/file_descriptor.hpp"
 
@@ -45,6 +47,9 @@ StudyOutcome report_on(Study study) {
   out.report_json_path = (folder / "report.json").string();
   out.report_html_path = (folder / "report.html").string();
   write_file(out.report_json_path, report_json(out.result));
+  const std::vector<CsvFile> tables = csv_files(out.result);
+  if (!tables.empty()) fs::create_directories(folder / "csv");
+  for (const CsvFile& file : tables) write_file(folder / "csv" / file.name, file.text);
   write_file(out.report_html_path, report_html(out.result));
   out.exit_status = out.result.comparisons.empty() ? 1 : 0;
   return out;
@@ -160,6 +165,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  const StudyLock lock(folder);
   std::optional<LookRecord> looks;
   if (asked.sequential) {
     const std::string digest = plan_digest(asked);

@@ -28,8 +28,9 @@ struct StudyOutcome {
 };
 
 /// Writes DIR/experiment.json, makes all runs (of a sequential study those that its looks ask for), writes
-/// DIR/report.json and DIR/report.html. Failed runs end in a report without verdict, not in an exception.
-/// Throws Error(kConfig) for what is wrong before the first run.
+/// DIR/report.json, DIR/report.html and DIR/csv. Failed runs end in a report without verdict, not in an
+/// exception. Throws Error(kConfig) for what is wrong before the first run, Error(kRun) if another process
+/// works on the study.
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options);
 
 /// Writes both reports again from a study's folder. Throws Error(kConfig) if it is none.
@@ -44,7 +45,7 @@ std::string closing_text(const StudyOutcome& outcome);
 /// Every number of the study as indented JSON; NaN and infinity are null.
 std::string report_json(const StudyResult& result);
 
-/// One HTML page: inline SVG and style, no network, no script.
+/// One HTML page: inline SVG and style, no network, no script. It links the files of csv.hpp.
 std::string report_html(const StudyResult& result);
 
 /// The block of one verdict: word, headline, reasons.

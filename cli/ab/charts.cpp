@@ -1,5 +1,5 @@
-// Bucketing, means and differences of curves; drawings and their numbers as CSV. Classes arm0 to arm5 carry
-// an arm's colour.
+// Bucketing, means, spreads and differences of curves, and the drawings. Classes arm0 to arm5 carry an arm's
+// colour.
 #include "ab/charts.hpp"
 
 #include "ab/format.hpp"
@@ -108,6 +108,28 @@ std::vector<EstimatePoint> mean_curve(const std::vector<const Series*>& series, 
   return out;
 }
 
+std::vector<Spread> spread_curve(const std::vector<const Series*>& series, Axis axis, double share) {
+  const std::vector<Curve> curves = curves_on(series, axis);
+  std::vector<Spread> out;
+  for (double x : common_grid(curves)) {
+    std::vector<double> values;
+    for (const Curve& c : curves) {
+      const double v = value_at(c, x);
+      if (std::isfinite(v)) values.push_back(v);
+    }
+    std::sort(values.begin(), values.end());
+    const auto quantile = [&](double q) {
+      if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+      const double at = q * static_cast<double>(values.size() - 1);
+      const auto below = static_cast<std::size_t>(at);
+      const std::size_t above = std::min(below + 1, values.size() - 1);
+      return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+    };
+    out.push_back({x, quantile(share), quantile(1 - share)});
+  }
+  return out;
+}
+
 std::vector<EstimatePoint> difference_curve(const std::vector<const Series*>& baseline,
                                             const std::vector<const Series*>& other, Axis axis,
                                             double alpha) {
@@ -137,8 +159,25 @@ std::string arm_class(std::size_t arm, const char* what) {
   return fmt::format("{} arm{}", what, arm % kColours);
 }
 
-std::size_t buckets_for(const ChartSize& size) {
-  return size.width;
+/// Buckets of a drawing with so many lines. A crowd's have less detail, as its lines cover each other.
+std::size_t buckets_for(const ChartSize& size, bool crowd) {
+  return static_cast<std::size_t>(size.width) / (crowd ? 4 : 1);
+}
+
+/// Buckets of each of `lines` thin lines: about kPoints for all.
+std::size_t buckets_of_lines(const ChartSize& size, std::size_t lines) {
+  constexpr double kPoints = 6;  // per pixel of width
+  const double each = kPoints * size.width / (2 * static_cast<double>(std::max<std::size_t>(lines, 1)));
+  return static_cast<std::size_t>(std::clamp(each, 40.0, size.width));
+}
+
+constexpr std::size_t kCrowdLines = 12;  // over all arms
+
+/// Runs of an arm that a drawing shows as lines.
+std::vector<std::size_t> drawn_runs(const Study& study, const ArmRuns& arm) {
+  const std::size_t count =
+      is_crowd(study) ? std::max<std::size_t>(2, kCrowdLines / study.arms.size()) : arm.runs.size();
+  return typical_runs(arm, study.experiment.metric, count);
 }
 
 std::vector<Point> mapped(const Frame& frame, std::span<const Point> points) {
@@ -165,6 +204,28 @@ std::vector<Point> staircase(const SurvivalEstimate& estimate, double end) {
 }
 
 }  // namespace
+
+bool is_crowd(const Study& study) {
+  std::size_t runs = 0;
+  for (const ArmRuns& arm : study.arms) runs += arm.runs.size();
+  return runs > kCrowd;
+}
+
+std::vector<std::size_t> typical_runs(const ArmRuns& arm, const std::string& metric, std::size_t count) {
+  std::vector<std::pair<double, std::size_t>> ordered;
+  for (std::size_t s = 0; s < arm.runs.size(); ++s) {
+    if (!arm.runs[s]) continue;
+    const double value = arm.runs[s]->final_value(metric).value_or(NAN);
+    ordered.emplace_back(std::isfinite(value) ? value : -std::numeric_limits<double>::infinity(), s);
+  }
+  std::sort(ordered.begin(), ordered.end());
+  std::vector<std::size_t> out;
+  const std::size_t shown = std::min(count, ordered.size());
+  for (std::size_t i = 0; i < shown; ++i)
+    out.push_back(ordered[shown == 1 ? 0 : i * (ordered.size() - 1) / (shown - 1)].second);
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
 Range curve_range(const std::vector<std::vector<Point>>& curves, Range x) {
   std::vector<double> all;
@@ -321,14 +382,26 @@ std::string curve_chart(const StudyResult& result, const std::string& metric, Ax
     const double y = frame.y(*study.experiment.target);
     svg.line({frame.left(), y}, {frame.right(), y}, "target");
   }
+  const bool crowd = is_crowd(study);
+  std::size_t lines = 0;
+  for (const ArmRuns& arm : study.arms) lines += drawn_runs(study, arm).size();
+  for (std::size_t a = 0; crowd && a < study.arms.size(); ++a) {
+    std::vector<Point> upper, lower;
+    for (const Spread& s : spread_curve(series_of(study.arms[a], metric), axis, kSpreadShare)) {
+      upper.push_back({s.x, s.high});
+      lower.push_back({s.x, s.low});
+    }
+    const std::size_t buckets = buckets_for(size, crowd);
+    svg.band(mapped(frame, bucket_min_max(upper, x.low, x.high, buckets)),
+             mapped(frame, bucket_min_max(lower, x.low, x.high, buckets)), arm_class(a, "band"));
+  }
   for (std::size_t a = 0; a < study.arms.size(); ++a) {
     const ArmRuns& arm = study.arms[a];
-    for (std::size_t s = 0; s < arm.runs.size(); ++s) {
-      if (!arm.runs[s]) continue;
+    for (const std::size_t s : drawn_runs(study, arm)) {
       const auto found = arm.runs[s]->series.find(metric);
       if (found == arm.runs[s]->series.end()) continue;
-      const auto points =
-          mapped(frame, bucket_min_max(points_on(found->second, axis), x.low, x.high, buckets_for(size)));
+      const auto points = mapped(frame, bucket_min_max(points_on(found->second, axis), x.low, x.high,
+                                                       buckets_of_lines(size, lines)));
       const std::string title = fmt::format("{}, seed {}", arm.arm.name, study.experiment.seeds[s]);
       svg.polyline(points, arm_class(a, "trace"), title);
       for (std::size_t i = 0; points.size() <= kMarkedPoints && i < points.size(); ++i) {
@@ -338,7 +411,7 @@ std::string curve_chart(const StudyResult& result, const std::string& metric, Ax
   }
   for (std::size_t a = 0; a < study.arms.size(); ++a) {
     const auto means = means_of(mean_curve(series_of(study.arms[a], metric), axis, study.experiment.alpha));
-    svg.polyline(mapped(frame, bucket_min_max(means, x.low, x.high, buckets_for(size))),
+    svg.polyline(mapped(frame, bucket_min_max(means, x.low, x.high, buckets_for(size, crowd))),
                  arm_class(a, "curve"), fmt::format("{}, mean", study.arms[a].arm.name));
   }
   svg.end_clip();
@@ -375,7 +448,7 @@ std::string difference_chart(const StudyResult& result, const Comparison& c, Axi
     svg.rect({frame.left(), high}, frame.right() - frame.left(), low - high, "margin");
     for (double edge : {low, high}) svg.line({frame.left(), edge}, {frame.right(), edge}, "margin-edge");
   }
-  const std::size_t buckets = buckets_for(size);
+  const std::size_t buckets = buckets_for(size, is_crowd(study));
   svg.band(mapped(frame, bucket_min_max(upper, x.low, x.high, buckets)),
            mapped(frame, bucket_min_max(lower, x.low, x.high, buckets)), arm_class(c.other, "band"));
   svg.line({frame.left(), frame.y(0)}, {frame.right(), frame.y(0)}, "zero");
@@ -410,11 +483,17 @@ std::string target_chart(const StudyResult& result, const Comparison& c, const T
                     .y_title = "runs at target",
                     .x_axis = target.axis,
                     .y_is_share = true});
+  svg.begin_clip({frame.left() - kMarkRoom, frame.top() - kMarkRoom},
+                 frame.right() - frame.left() + 2 * kMarkRoom, frame.bottom() - frame.top() + 2 * kMarkRoom);
   const auto draw = [&](std::size_t arm, const std::vector<Observation>& runs,
                         const SurvivalEstimate& estimate) {
     svg.polyline(mapped(frame, staircase(estimate, end)), arm_class(arm, "curve"),
                  result.study.arms[arm].arm.name);
+    const bool crowd = is_crowd(result.study);
+    std::size_t unreached = 0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
+      // The steps of the curve say when a crowd's runs got there, and those that did not end together.
+      if (crowd && (runs[i].reached || ++unreached > kCrowd)) continue;
       double share = 0;
       for (const SurvivalStep& step : estimate.steps) {
         if (step.time <= runs[i].time) share = 1 - step.survival;
@@ -428,97 +507,8 @@ std::string target_chart(const StudyResult& result, const Comparison& c, const T
   };
   draw(0, target.baseline, target.baseline_estimate);
   draw(c.other, target.other, target.other_estimate);
+  svg.end_clip();
   return svg.take();
-}
-
-namespace {
-
-constexpr std::size_t kReducedBuckets = 2000;
-
-// Shortest form that reads back equal; empty for a value that is not a number.
-std::string cell(double value) {
-  return std::isnan(value) ? std::string() : fmt::format("{}", value);
-}
-
-void add_point(std::string& out, const std::string& arm, std::int64_t seed, const MetricPoint& p) {
-  out += fmt::format("{},{},{},{},{},{},{},{}\n", arm, seed, p.step, cell(p.samples), cell(p.tokens),
-                     cell(p.wall_s), cell(p.bytes_sent), cell(p.value));
-}
-
-// Two points per bucket of the step range, as in the drawing.
-Series reduce(const Series& series) {
-  if (series.size() <= 2 * kReducedBuckets) return series;
-  const std::vector<Point> points = points_on(series, Axis::kSteps);
-  Series out;
-  std::size_t next = 0;
-  for (const Point& kept : bucket_min_max(points, points.front().x, points.back().x, kReducedBuckets)) {
-    while (next < series.size() && static_cast<double>(series[next].step) != kept.x) ++next;
-    if (next < series.size()) out.push_back(series[next]);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string seeds_csv(const StudyResult& result) {
-  const Study& study = result.study;
-  std::string out = "arm,seed," + study.experiment.metric + "\n";
-  for (const ArmRuns& arm : study.arms) {
-    for (std::size_t s = 0; s < arm.runs.size(); ++s) {
-      if (!arm.runs[s]) continue;
-      out += fmt::format("{},{},{}\n", arm.arm.name, study.experiment.seeds[s],
-                         cell(arm.runs[s]->final_value(study.experiment.metric).value_or(NAN)));
-    }
-  }
-  return out;
-}
-
-std::string curve_csv(const StudyResult& result, const std::string& metric, std::size_t limit,
-                      bool& reduced) {
-  const Study& study = result.study;
-  const auto write = [&](bool reduce_curves) {
-    std::string out = "arm,seed,step,samples,tokens,wall_s,bytes_sent," + metric + "\n";
-    for (const ArmRuns& arm : study.arms) {
-      for (std::size_t s = 0; s < arm.runs.size(); ++s) {
-        if (!arm.runs[s]) continue;
-        const auto found = arm.runs[s]->series.find(metric);
-        if (found == arm.runs[s]->series.end()) continue;
-        const Series series = reduce_curves ? reduce(found->second) : found->second;
-        for (const MetricPoint& p : series) add_point(out, arm.arm.name, study.experiment.seeds[s], p);
-        if (!reduce_curves && out.size() > limit) return out;
-      }
-    }
-    return out;
-  };
-  std::string out = write(false);
-  reduced = out.size() > limit;
-  return reduced ? write(true) : out;
-}
-
-std::string difference_csv(const StudyResult& result, const Comparison& c, Axis axis) {
-  const Study& study = result.study;
-  std::string out = fmt::format("{},mean_difference,low,high,sd,n\n", axis_name(axis));
-  for (const EstimatePoint& p :
-       difference_curve(series_of(study.arms[0], c.primary.metric),
-                        series_of(study.arms[c.other], c.primary.metric), axis, study.experiment.alpha)) {
-    out += fmt::format("{},{},{},{},{},{}\n", cell(p.x), cell(p.y.mean), cell(p.y.interval.low),
-                       cell(p.y.interval.high), cell(p.y.sd), p.y.n);
-  }
-  return out;
-}
-
-std::string target_csv(const StudyResult& result, const Comparison& c) {
-  const Study& study = result.study;
-  std::string out = "arm,seed,axis,time,reached\n";
-  for (const TargetComparison& t : c.targets) {
-    for (std::size_t i = 0; i < c.seeds.size(); ++i) {
-      out += fmt::format("{},{},{},{},{}\n", study.arms[0].arm.name, c.seeds[i], axis_name(t.axis),
-                         cell(t.baseline[i].time), t.baseline[i].reached ? 1 : 0);
-      out += fmt::format("{},{},{},{},{}\n", study.arms[c.other].arm.name, c.seeds[i], axis_name(t.axis),
-                         cell(t.other[i].time), t.other[i].reached ? 1 : 0);
-    }
-  }
-  return out;
 }
 
 }  // namespace tenon::ab

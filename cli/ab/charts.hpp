@@ -1,6 +1,6 @@
-// The drawings of the report, each as one SVG element at one size. The CSV of a drawing has the same content.
-// Curves of many runs are reduced to what a plot can show: min/max per pixel bucket, mean over seeds,
-// difference of pairs. Points are never dropped at random.
+// The drawings of the report, each as one SVG element at one size. Curves of many runs are reduced to what a
+// plot can show: min/max per bucket of pixels, mean and spread over seeds, difference of pairs. Points are
+// never dropped at random. Above kCrowd runs a drawing has a few of them, and its size no longer grows.
 #pragma once
 
 #include "ab/analysis.hpp"
@@ -37,6 +37,23 @@ std::vector<EstimatePoint> difference_curve(const std::vector<const Series*>& ba
 
 inline constexpr std::size_t kInterpolated = 240;
 
+struct Spread {
+  double x = 0;
+  double low = 0, high = 0;
+};
+
+/// Quantiles `share` and 1 - `share` over series, at the points of mean_curve; NaN where no value is finite.
+std::vector<Spread> spread_curve(const std::vector<const Series*>& series, Axis axis, double share);
+
+/// Runs of a study up to which drawings show each of them.
+inline constexpr std::size_t kCrowd = 24;
+inline constexpr double kSpreadShare = 0.05;  ///< left out on each side of the band over a crowd's runs
+bool is_crowd(const Study& study);
+
+/// Positions of at most `count` runs of an arm whose final values are spread evenly over those of all,
+/// including the least and the greatest; runs without a finite value come first.
+std::vector<std::size_t> typical_runs(const ArmRuns& arm, const std::string& metric, std::size_t count);
+
 struct ChartSize {
   double width = 720;
   double height = 300;
@@ -52,7 +69,7 @@ std::string seeds_chart(const StudyResult& result, ChartSize size);
 std::string effect_chart(const Comparison& comparison, ChartSize size);
 /// Height that effect_chart needs for the number of pairs.
 double effect_chart_height(std::size_t pairs);
-/// All runs and the mean of each arm.
+/// All runs and the mean of each arm; of a crowd a band, a few runs and the mean.
 std::string curve_chart(const StudyResult& result, const std::string& metric, Axis axis, ChartSize size);
 /// Mean difference with its pointwise interval.
 std::string difference_chart(const StudyResult& result, const Comparison& comparison, Axis axis,
@@ -64,14 +81,6 @@ std::string confidence_chart(const Comparison& comparison, ChartSize size);
 /// Share of runs that reached the target, against time.
 std::string target_chart(const StudyResult& result, const Comparison& comparison,
                          const TargetComparison& target, ChartSize size);
-
-/// CSV of the same drawings. Curves beyond `limit` bytes are reduced to min/max per bucket, and `reduced` is
-/// set.
-std::string seeds_csv(const StudyResult& result);
-std::string curve_csv(const StudyResult& result, const std::string& metric, std::size_t limit, bool& reduced);
-std::string difference_csv(const StudyResult& result, const Comparison& comparison, Axis axis);
-std::string target_csv(const StudyResult& result, const Comparison& comparison);
-std::string looks_csv(const Comparison& comparison);
 
 /// The curves of one arm, one per usable run.
 std::vector<const Series*> series_of(const ArmRuns& arm, const std::string& metric);

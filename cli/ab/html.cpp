@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 namespace tenon::ab {
 
 std::string table(const std::vector<TableColumn>& columns, const std::vector<TableRow>& rows,
@@ -27,29 +30,46 @@ std::string table(const std::vector<TableColumn>& columns, const std::vector<Tab
   return out + "</tbody></table></div>\n";
 }
 
-std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    unsigned word = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      word = word << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    }
-    for (std::size_t k = 0; k < 4; ++k) out += k <= count ? kDigits[word >> (18 - 6 * k) & 63u] : '=';
-  }
-  return out;
-}
-
-std::string csv_link(std::string_view text, std::string_view file_name, std::string_view label) {
-  return fmt::format("<a class=\"csv\" download=\"{}\" href=\"data:text/csv;charset=utf-8;base64,{}\">{}</a>",
-                     escape_html(file_name), base64(text), escape_html(label));
+std::string csv_link(std::string_view file_name, std::string_view label) {
+  return fmt::format("<a class=\"csv\" download href=\"csv/{}\">{}</a>", escape_html(file_name),
+                     escape_html(label));
 }
 
 std::string drawing(ChartSize wide, ChartSize narrow, const std::function<std::string(ChartSize)>& draw) {
   return fmt::format("<div class=\"wide\">{}</div><div class=\"narrow\">{}</div>\n", draw(wide),
                      draw(narrow));
+}
+
+std::string share_drawings(std::string_view html) {
+  constexpr std::string_view kBegin = "<svg x=\"", kEnd = "</svg>";
+  std::map<std::string_view, std::size_t> first;  // part -> where it was first
+  std::map<std::size_t, std::size_t> ids;         // where -> its id, of parts that come again
+  struct Repeated {
+    std::size_t at, length, of;
+  };
+  std::vector<Repeated> repeated;
+  for (std::size_t at = 0; (at = html.find(kBegin, at)) != std::string_view::npos;) {
+    const std::size_t length = html.find(kEnd, at) + kEnd.size() - at;
+    const auto [found, is_new] = first.try_emplace(html.substr(at, length), at);
+    if (!is_new) {
+      ids.try_emplace(found->second, ids.size());
+      repeated.push_back({at, length, found->second});
+    }
+    at += length;
+  }
+  std::map<std::size_t, std::pair<std::size_t, std::string>>
+      edits;  // where -> bytes that go, text that comes
+  for (const auto& [at, id] : ids) edits[at] = {kBegin.size(), fmt::format("<svg id=\"drawn{}\" x=\"", id)};
+  for (const Repeated& r : repeated)
+    edits[r.at] = {r.length, fmt::format("<use href=\"#drawn{}\"/>", ids.at(r.of))};
+  std::string out;
+  std::size_t copied = 0;
+  for (const auto& [at, edit] : edits) {
+    out += html.substr(copied, at - copied);
+    out += edit.second;
+    copied = at + edit.first;
+  }
+  return out + std::string(html.substr(copied));
 }
 
 std::string tabs(std::string_view group, const std::vector<Panel>& panels) {

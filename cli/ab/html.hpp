@@ -26,13 +26,15 @@ struct TableRow {
 std::string table(const std::vector<TableColumn>& columns, const std::vector<TableRow>& rows,
                   std::string_view css_class = "");
 
-/// A link that saves `text` as a file, as data: URI.
-std::string csv_link(std::string_view text, std::string_view file_name, std::string_view label);
-
-std::string base64(std::string_view bytes);
+/// A link that saves csv/`file_name` beside the page.
+std::string csv_link(std::string_view file_name, std::string_view label);
 
 /// Draws at two sizes; the style sheet shows the one that fits the screen.
 std::string drawing(ChartSize wide, ChartSize narrow, const std::function<std::string(ChartSize)>& draw);
+
+/// Replaces each clipped part of a drawing (Svg::begin_clip) that equals an earlier one of the page by a
+/// reference to it. Curves against steps, samples and tokens are usually the same lines under other numbers.
+std::string share_drawings(std::string_view html);
 
 /// One panel per choice, switched by radio buttons in CSS alone; printed, all panels are stacked. `group` is
 /// a unique name within the page.

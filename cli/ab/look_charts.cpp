@@ -110,14 +110,4 @@ std::string confidence_chart(const Comparison& c, ChartSize size) {
   return svg.take();
 }
 
-std::string looks_csv(const Comparison& c) {
-  std::string out = "pairs,mean,low,high,log_e_difference,log_e_above_low,log_e_below_high\n";
-  const auto cell = [](const std::optional<double>& v) { return v ? fmt::format("{}", *v) : std::string(); };
-  for (const Evidence& e : c.sequential->course.looks) {
-    out += fmt::format("{},{},{},{},{},{},{}\n", e.pairs, e.mean, e.interval.low, e.interval.high, e.log_e,
-                       cell(e.log_e_above), cell(e.log_e_below));
-  }
-  return out;
-}
-
 }  // namespace tenon::ab

@@ -24,7 +24,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kLooks = "looks.json";
 constexpr const char* kFormat = "tenon.ab.looks/1";
-constexpr const char* kParts[] = {"experiment.json", kLooks, "report.json", "report.html", "arms", "runs"};
+constexpr const char* kParts[] = {
+    "experiment.json", kLooks, "report.json", "report.html", "csv", "arms", "runs"};
 
 fs::path looks_path(const std::string& folder) {
   return fs::path(folder) / kLooks;

@@ -61,13 +61,38 @@ TEST(Format, Numbers) {
   EXPECT_EQ(decimals_for(0), 4);
 }
 
+TEST(Svg, PathsAreDistancesWhoseErrorsDoNotAddUp) {
+  Svg svg(100, 50, "chart", "");
+  std::vector<Point> points;
+  for (int i = 0; i <= 1000; ++i) points.push_back({0.04 * i, i % 2 == 0 ? 10.2 : 9.9});
+  svg.polyline(points, "curve", "");
+  const std::string text = svg.take();
+  const std::size_t begin = text.find(" d=\"") + 4;
+  std::string path = text.substr(begin, text.find('"', begin) - begin);
+  ASSERT_EQ(path.substr(0, 8), "M0 10.2l");
+  path.erase(0, 8);
+  // Numbers end before a space, or before a sign.
+  double x = 0, y = 10.2;
+  const char* at = path.c_str();
+  for (int i = 1; i <= 1000; ++i) {
+    char* end = nullptr;
+    x += std::strtod(at, &end);
+    at = end;
+    y += std::strtod(at, &end);
+    at = end;
+    ASSERT_NEAR(x, 0.04 * i, 0.0501) << i;
+    ASSERT_NEAR(y, i % 2 == 0 ? 10.2 : 9.9, 1e-9) << i;
+  }
+  EXPECT_EQ(*at, '\0');
+}
+
 TEST(Svg, EscapesAndBreaks) {
   EXPECT_EQ(escape_html("<a href='x'>&\"\x01"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\xEF\xBF\xBD");
   Svg svg(100, 50, "chart", "a < b");
   const std::vector<Point> points{{0, 1}, {1, 2}, {2, NAN}, {3, 4}, {4, 5}};
   svg.polyline(points, "curve", "");
   const std::string text = svg.take();
-  EXPECT_THAT(text, ::testing::HasSubstr("M0 1L1 2M3 4L4 5"));
+  EXPECT_THAT(text, ::testing::HasSubstr("M0 1l1 1M3 4l1 1"));
   EXPECT_THAT(text, ::testing::HasSubstr("a &lt; b"));
 }
 

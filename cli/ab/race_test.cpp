@@ -1,6 +1,7 @@
 // Sequential studies with prepared runs that a stand-in for the program copies into place: which runs are
 // made, when arms leave, and what forbids going on.
 #include "ab/ab.hpp"
+#include "ab/study_lock.hpp"
 #include "ab/verdict_line.hpp"
 
 #include "ab/testing/synthetic_runs.hpp"
@@ -18,6 +19,10 @@
 #include <functional>
 #include <map>
 #include <string>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace tenon::ab {
 namespace {
@@ -262,6 +267,38 @@ TEST_F(RaceTest, ARunThatDisappearsBetweenLooksIsNamed) {
   EXPECT_THAT(error_of(options()), HasSubstr("a look has used val/loss"));
   fs::create_directories(study() + "/runs/nvfp4/3/2");
   EXPECT_THAT(error_of(options()), HasSubstr("newer attempt 2"));
+}
+
+TEST_F(RaceTest, AStudyHasOneProcessAtATime) {
+  prepare(2, kNormalRule, planted);
+  fs::create_directories(study());
+  {
+    const StudyLock held(study());
+    const std::string error = error_of(options());
+    EXPECT_THAT(error,
+                HasSubstr("process " + std::to_string(getpid()) + " works on the study in " + study()));
+    EXPECT_THAT(error, HasSubstr("--out"));
+    EXPECT_TRUE(made().empty());
+  }
+  // The lock ends with its process, and children that live on do not have it.
+  const std::string sign = folder_ + "/locked";
+  const pid_t holder = fork();
+  if (holder == 0) {
+    const StudyLock held(study());
+    if (fork() == 0) {
+      execl("/bin/sleep", "sleep", "5", static_cast<char*>(nullptr));
+      _exit(1);
+    }
+    std::ofstream(sign) << 1;
+    for (;;) pause();
+  }
+  while (!fs::exists(sign)) usleep(1000);
+  EXPECT_THAT(error_of(options()), HasSubstr("process " + std::to_string(holder) + " works on"));
+  kill(holder, SIGKILL);
+  waitpid(holder, nullptr, 0);
+  EXPECT_EQ(error_of(options()), "");
+  const StudyLock held(study());
+  EXPECT_EQ(report_study(study()).exit_status, 0);  // reading takes no lock
 }
 
 TEST_F(RaceTest, ADivergedPairEndsItWithoutAVerdict) {

@@ -3,6 +3,7 @@
 // then the origin of the numbers and how to reproduce them. A section that has nothing to say is "".
 #include "ab/ab.hpp"
 #include "ab/analysis.hpp"
+#include "ab/csv.hpp"
 #include "ab/factorial.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
@@ -18,8 +19,8 @@
 namespace tenon::ab {
 namespace {
 
-constexpr std::size_t kOpenLooks = 12;        // more of them are folded; the last one is in sight
-constexpr std::size_t kCsvLimit = 1'500'000;  // bytes per drawing; beyond it the buckets are embedded
+constexpr std::size_t kListedSeeds = 12;  // more that follow each other are a range
+constexpr std::size_t kOpenLooks = 12;    // more of them are folded; the last one is in sight
 
 std::string coverage(double alpha) {
   return fmt::format("{:.4g}%", 100 * (1 - alpha));
@@ -72,8 +73,11 @@ std::string facts(const StudyResult& result) {
     arms += (a ? "<br>" : "") + arm_key(a, s.arms[a].arm.name) +
             (a == 0 ? " <span class=\"note\">baseline</span>" : "");
   }
-  std::string seeds;
-  for (std::size_t i = 0; i < e.seeds.size(); ++i) seeds += fmt::format("{}{}", i ? ", " : "", e.seeds[i]);
+  std::string seeds = fmt::format("{}", fmt::join(e.seeds, ", "));
+  const auto gap = std::adjacent_find(e.seeds.begin(), e.seeds.end(),
+                                      [](std::int64_t a, std::int64_t b) { return b != a + 1; });
+  if (e.seeds.size() > kListedSeeds && gap == e.seeds.end())
+    seeds = fmt::format("{} to {}", e.seeds.front(), e.seeds.back());
   const bool factorial = !e.factors.empty();
   std::string out = "<dl class=\"facts\">\n" + (factorial ? factorial_facts(result) : fact("Arms", arms));
   out += fact(factorial ? "Seeds" : "Pairs",
@@ -227,7 +231,7 @@ std::string primary_section(const StudyResult& result) {
       "<figure>" +
       drawing({310, height}, {360, 260}, [&](ChartSize size) { return seeds_chart(result, size); }) +
       "<figcaption>Final value of every run; lines join the pairs. " +
-      csv_link(seeds_csv(result), "final_values.csv", "CSV") + "</figcaption></figure>\n";
+      csv_link(csv_name("final_values"), "CSV") + "</figcaption></figure>\n";
   if (result.comparisons.empty()) {
     out += "<div class=\"two\">" + seeds + "</div>\n";
   } else {
@@ -280,7 +284,7 @@ std::string looks_section(const StudyResult& result) {
                "({:.4g}). "
                "{}</figcaption></figure>\n<figure>",
                arms, s.experiment.margin ? "; open, the lesser one of equivalence" : "",
-               1 / c.sequential->alpha, csv_link(looks_csv(c), "looks.csv", "CSV")) +
+               1 / c.sequential->alpha, csv_link(csv_name("looks", s.arms[c.other].arm.name), "CSV")) +
            drawing({430, 260}, {360, 230}, [&](ChartSize size) { return confidence_chart(c, size); }) +
            fmt::format(
                "<figcaption>{}: mean and {} confidence sequence, which holds at all looks together if "
@@ -299,17 +303,24 @@ std::string curves_of(const StudyResult& result, const std::string& metric, cons
                       })});
   }
   if (panels.empty()) return "";
-  bool reduced = false;
-  const std::string csv = curve_csv(result, metric, kCsvLimit, reduced);
-  std::string out = fmt::format("<h3>{}</h3>\n{}<figure>{}", escape_html(metric), arms_legend(result.study),
-                                tabs(group, panels));
+  std::string out = fmt::format("<h3>{}</h3>\n{}<figure>{}<figcaption>", escape_html(metric),
+                                arms_legend(result.study), tabs(group, panels));
+  if (is_crowd(result.study)) {
+    out += fmt::format(
+        "Thick lines: mean over seeds; bands: {:.0f}% of the runs; thin lines: some runs, from the least to "
+        "the greatest final value. ",
+        100 * (1 - 2 * kSpreadShare));
+  } else {
+    out += "Thin lines: runs; thick lines: mean over seeds. ";
+  }
   out +=
-      "<figcaption>Thin lines: runs; thick lines: mean over seeds. Long curves show the smallest and largest "
-      "value of "
-      "each pixel; an early part beyond the scale leaves the plot. ";
+      "Long curves show the smallest and largest value of each bucket of pixels; an early part beyond the "
+      "scale leaves the plot. ";
   if (result.study.experiment.target && metric == result.study.experiment.metric)
     out += "Dashed: the target. ";
-  return out + csv_link(csv, "curves.csv", reduced ? "CSV (min and max per bucket)" : "CSV") +
+  return out +
+         csv_link(csv_name("curves", metric),
+                  curve_is_reduced(result.study, metric) ? "CSV (min and max per bucket)" : "CSV") +
          "</figcaption></figure>\n";
 }
 
@@ -328,7 +339,7 @@ std::string difference_of(const StudyResult& result, const Comparison& c) {
       escape_html(c.primary.metric), escape_html(s.arms[c.other].arm.name), escape_html(s.arms[0].arm.name),
       tabs(fmt::format("difference{}", c.other), panels), coverage(s.experiment.alpha),
       c.equivalence ? ". Shaded: the margin" : "",
-      csv_link(difference_csv(result, c, s.experiment.budget.kind), "difference.csv", "CSV"));
+      csv_link(csv_name("difference", s.arms[c.other].arm.name), "CSV"));
 }
 
 std::string curves_section(const StudyResult& result) {
@@ -336,7 +347,7 @@ std::string curves_section(const StudyResult& result) {
   std::string out = curves_of(result, metric, "curve");
   for (const Comparison& c : result.comparisons)
     if (!result.factorial) out += difference_of(result, c);
-  const std::string training = "train" + metric.substr(std::min(metric.size(), metric.find('/')));
+  const std::string training = training_metric(metric);
   if (training != metric) out += curves_of(result, training, "training");
   return out.empty() ? "" : section("Curves", out);
 }
@@ -440,7 +451,7 @@ std::string target_figure(const StudyResult& result, const Comparison& c) {
       "marks: runs that ended without it. {}</figcaption></figure>\n",
       arm_key(0, result.study.arms[0].arm.name), arm_key(c.other, result.study.arms[c.other].arm.name),
       tabs(fmt::format("target{}", c.other), panels),
-      csv_link(target_csv(result, c), "time_to_target.csv", "CSV"));
+      csv_link(csv_name("time_to_target", result.study.arms[c.other].arm.name), "CSV"));
 }
 
 TableRow target_row(const StudyResult& result, std::size_t arm, Axis axis, const SurvivalEstimate& s,
@@ -704,13 +715,13 @@ std::string run_table(const StudyResult& result) {
     for (std::size_t i = 0; i < s.arms[a].runs.size(); ++i) {
       const auto& run = s.arms[a].runs[i];
       if (!run) {
-        rows.push_back({{arm_key(a, s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]), "missing", "",
-                         "", "", "", "", ""},
+        rows.push_back({{escape_html(s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]), "missing",
+                         "", "", "", "", "", ""},
                         false});
         continue;
       }
       const std::optional<double> value = run->final_value(s.experiment.metric);
-      rows.push_back({{arm_key(a, s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]),
+      rows.push_back({{escape_html(s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]),
                        escape_html(run->status), value ? fmt::format("{:.6g}", *value) : "\u2013",
                        quantity(run->steps, Axis::kSteps), quantity(run->samples, Axis::kSamples),
                        s.wall_clock_valid() ? quantity(run->wall_s, Axis::kSeconds) : "\u2013",
@@ -832,10 +843,10 @@ std::string report_html(const StudyResult& result) {
   out += provenance_section(result);
   out += reproduce_section(result);
   out +=
-      "<footer>Every number of this page, and more digits, are in report.json beside it. The page loads "
-      "nothing from the "
-      "network.</footer>\n";
-  return page(question, out);
+      "<footer>Every number of this page, and more digits, are in report.json beside it, those of the "
+      "drawings "
+      "in csv/. The page loads nothing from the network.</footer>\n";
+  return page(question, share_drawings(out));
 }
 
 }  // namespace tenon::ab

@@ -3,6 +3,8 @@
 #include "ab/ab.hpp"
 #include "test_paths.hpp"
 
+#include "ab/charts.hpp"
+#include "ab/csv.hpp"
 #include "ab/html.hpp"
 #include "ab/testing/synthetic_runs.hpp"
 
@@ -11,7 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <ctime>
 #include <filesystem>
+#include <iostream>
+#include <map>
+#include <set>
 
 namespace tenon::ab {
 namespace {
@@ -20,6 +26,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::SyntheticRun;
+
+namespace fs = std::filesystem;
 
 SyntheticRun sample_run(std::size_t arm, std::int64_t seed, double shift, bool same_config = false) {
   const auto s = static_cast<std::uint64_t>(seed);
@@ -78,10 +86,10 @@ TEST(ReportHtml, IsSelfContainedAndWellFormed) {
       rest.erase(at, 26);
     EXPECT_THAT(rest, Not(HasSubstr(loader)));
   }
-  for (const char* part :
-       {"What differs between the arms", "precision.type", "Primary metric", "Hodges-Lehmann",
-        "Time to target", "Cost", "Secondary metrics", "val/accuracy", "How to reproduce", "data:text/csv",
-        "against wall time", "Smallest p the exact test can give", "Detectable with 80% power"}) {
+  for (const char* part : {"What differs between the arms", "precision.type", "Primary metric",
+                           "Hodges-Lehmann", "Time to target", "Cost", "Secondary metrics", "val/accuracy",
+                           "How to reproduce", "csv/final_values.csv", "against wall time",
+                           "Smallest p the exact test can give", "Detectable with 80% power"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(page, Not(HasSubstr("nan")));
@@ -169,13 +177,103 @@ TEST(ReportHtml, CurvesOfOnePointAreStillSeen) {
   testing::write_text(TENON_BINARY_DIR "/tests/ab_samples/one_point.html", page);
 }
 
-TEST(ReportHtml, Base64) {
+/// Names of the files that a page links.
+std::set<std::string> linked(const std::string& page) {
+  std::set<std::string> out;
+  for (std::size_t at = 0; (at = page.find("href=\"csv/", at)) != std::string::npos;) {
+    at += 10;
+    out.insert(page.substr(at, page.find('"', at) - at));
+  }
+  return out;
+}
+
+TEST(ReportHtml, LinksTheFilesBesideItAndNoOthers) {
+  Experiment e = testing::sample_experiment(4);
+  e.arms.push_back({"mxfp8"});
+  e.target = 2.05;
+  const StudyResult result = sample_study(e, "csv", 0.02);
+  std::map<std::string, std::string> files;
+  for (const CsvFile& file : csv_files(result)) EXPECT_TRUE(files.emplace(file.name, file.text).second);
+  std::set<std::string> names;
+  for (const auto& [name, text] : files) names.insert(name);
+  EXPECT_EQ(linked(report_html(result)), names);
+  EXPECT_EQ(names, (std::set<std::string>{"final_values.csv", "curves-val_loss.csv", "curves-train_loss.csv",
+                                          "difference-nvfp4.csv", "difference-mxfp8.csv",
+                                          "time_to_target-nvfp4.csv", "time_to_target-mxfp8.csv"}));
+  const std::string& curves = files.at("curves-val_loss.csv");
+  EXPECT_EQ(std::count(curves.begin(), curves.end(), '\n'), 1 + 3 * 4 * 8);
+  EXPECT_TRUE(curves.starts_with("arm,seed,step,samples,tokens,wall_s,bytes_sent,val/loss\nbf16,1,50,800,"))
+      << curves.substr(0, 120);
+}
+
+TEST(ReportHtml, TwoHundredRunsFitAMegabyteAndTwoSeconds) {
   const struct {
-    const char* plain;
-    const char* coded;
-  } cases[] = {
-      {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foobar", "Zm9vYmFy"}};  // RFC 4648, 10
-  for (const auto& c : cases) EXPECT_EQ(base64(c.plain), c.coded);
+    const char* name;
+    std::size_t arms, seeds;
+    int eval_every;
+  } cases[] = {{"crowd", 2, 100, 4}, {"crowd_of_arms", 5, 40, 1}};
+  for (const auto& c : cases) {
+    Experiment e = testing::sample_experiment(c.seeds);
+    while (e.arms.size() < c.arms) e.arms.push_back({"arm" + std::to_string(e.arms.size())});
+    e.margin = 0.03;
+    e.target = 2.05;
+    e.budget = {Axis::kSteps, 200};
+    const std::string folder = testing::fresh_folder(c.name);
+    testing::write_runs(e, folder, [&](std::size_t a, std::int64_t s) {
+      SyntheticRun run = sample_run(a, s, 0.005);
+      run.steps = 200;
+      run.eval_every = c.eval_every;
+      return run;
+    });
+    testing::write_text(folder + "/experiment.json", study_record_json({e, 1, false}));
+    const std::clock_t begun = std::clock();  // of the processor: other tests may have the machine
+    const StudyOutcome out = report_study(folder);
+    const double took = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
+    ASSERT_EQ(out.exit_status, 0) << closing_text(out);
+    EXPECT_LT(took, 2) << c.name;
+    const std::string page = testing::read_text_file(out.report_html_path);
+    EXPECT_LE(page.size(), 1'000'000u) << c.name;
+    std::cout << c.name << ": " << page.size() << " bytes, " << took << " s\n";
+    EXPECT_THAT(page, HasSubstr("bands: 90% of the runs"));
+    for (const std::string& file : linked(page)) EXPECT_TRUE(fs::exists(folder + "/csv/" + file)) << file;
+    testing::write_text(TENON_BINARY_DIR "/tests/ab_samples/" + std::string(c.name) + ".html", page);
+  }
+}
+
+TEST(ReportHtml, PartsThatComeAgainAreReferences) {
+  const auto drawing = [](const char* axis, const char* line) {
+    Svg svg(100, 50, "chart", axis);
+    svg.text({5, 45}, axis, "tick", Anchor::kStart);
+    svg.begin_clip({0, 0}, 100, 40);
+    svg.text({1, 1}, line, "label", Anchor::kStart);
+    svg.end_clip();
+    return svg.take();
+  };
+  const std::string a = drawing("steps", "same"), b = drawing("seconds", "other"),
+                    c = drawing("tokens", "same");
+  EXPECT_EQ(share_drawings(a + b), a + b);
+  const std::string page = share_drawings(a + b + c + c);
+  EXPECT_EQ(first_unbalanced_tag(page), "");
+  EXPECT_EQ(page.find("same"), page.rfind("same"));
+  EXPECT_THAT(page, HasSubstr("<svg id=\"drawn0\" x=\"0\""));
+  EXPECT_THAT(page, HasSubstr(">tokens</text>\n<use href=\"#drawn0\"/>\n</svg>"));
+  EXPECT_EQ(page.find("#drawn1"), std::string::npos);
+}
+
+TEST(ReportHtml, ACrowdIsShownByRunsFromTheLeastToTheGreatest) {
+  ArmRuns arm{{"a"}, {}};
+  for (int i = 0; i < 101; ++i) {
+    arm.runs.emplace_back(RunRecord{});
+    arm.runs.back()->final_metrics["val/loss"] = (i * 37) % 101;
+  }
+  arm.runs[50].reset();
+  const std::vector<std::size_t> shown = typical_runs(arm, "val/loss", 5);
+  std::set<double> values;
+  for (const std::size_t s : shown) values.insert(arm.runs[s]->final_metrics["val/loss"]);
+  ASSERT_EQ(values.size(), 5u);
+  EXPECT_EQ(*values.begin(), 0);
+  EXPECT_EQ(*values.rbegin(), 100);
+  EXPECT_EQ(typical_runs(arm, "val/loss", 1000).size(), 100u);
 }
 
 // Pages for a person to look at; they stay in the build tree.

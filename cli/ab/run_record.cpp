@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 namespace tenon::ab {
 namespace {
@@ -148,6 +150,96 @@ MetricPoint point_of(const json& line) {
   return p;
 }
 
+/// A metric line as the writer of runs spells it: one flat object of numbers and plain texts. Studies have
+/// hundreds of thousands of them, and this reads ten times as fast as a general reader of JSON, which takes
+/// every line that is spelt otherwise.
+class PlainLine {
+ public:
+  explicit PlainLine(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+
+  /// False, and nothing is said about the line, if it is another.
+  bool read(std::string& metric, MetricPoint& p) {
+    std::string_view split, name;
+    double step = kNaN;
+    std::uint32_t seen = 0;
+    if (!take('{')) return false;
+    do {
+      std::string_view key;
+      if (!text(key) || !take(':')) return false;
+      const auto number_into = [&](std::uint32_t bit, double& out) {
+        return (std::exchange(seen, seen | bit) & bit) == 0 && number(out);
+      };
+      const auto text_into = [&](std::uint32_t bit, std::string_view& out) {
+        return (std::exchange(seen, seen | bit) & bit) == 0 && text(out);
+      };
+      const bool known = key == "step"         ? number_into(1, step)
+                         : key == "split"      ? text_into(2, split)
+                         : key == "name"       ? text_into(4, name)
+                         : key == "value"      ? number_into(8, p.value)
+                         : key == "wall_s"     ? number_into(16, p.wall_s)
+                         : key == "samples"    ? number_into(32, p.samples)
+                         : key == "tokens"     ? number_into(64, p.tokens)
+                         : key == "bytes_sent" ? number_into(128, p.bytes_sent)
+                                               : false;
+      if (!known) return false;
+    } while (take(','));
+    if (!take('}') || seen != 255 || !(std::abs(step) < 9e15)) return false;
+    blanks();
+    if (at_ != end_) return false;
+    p.step = static_cast<std::int64_t>(step);
+    metric.assign(split).append("/").append(name);
+    return true;
+  }
+
+ private:
+  void blanks() {
+    while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
+  }
+  bool take(char wanted) {
+    blanks();
+    if (at_ == end_ || *at_ != wanted) return false;
+    ++at_;
+    return true;
+  }
+  bool text(std::string_view& out) {
+    if (!take('"')) return false;
+    const char* const begin = at_;
+    while (at_ != end_ && *at_ != '"') {
+      if (*at_ < ' ' || *at_ > '~' || *at_ == '\\') return false;
+      ++at_;
+    }
+    out = {begin, static_cast<std::size_t>(at_ - begin)};
+    return take('"');
+  }
+  std::size_t digits() {
+    const char* const begin = at_;
+    while (at_ != end_ && *at_ >= '0' && *at_ <= '9') ++at_;
+    return static_cast<std::size_t>(at_ - begin);
+  }
+  // from_chars alone would take what is no number of JSON: 01, 1., .5.
+  bool number(double& out) {
+    blanks();
+    const char* const begin = at_;
+    if (at_ != end_ && *at_ == '-') ++at_;
+    const bool zero = at_ != end_ && *at_ == '0';
+    const std::size_t whole = digits();
+    if (whole == 0 || (zero && whole > 1)) return false;
+    if (at_ != end_ && *at_ == '.') {
+      ++at_;
+      if (digits() == 0) return false;
+    }
+    if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
+      ++at_;
+      if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+      if (digits() == 0) return false;
+    }
+    return std::from_chars(begin, at_, out).ec == std::errc();
+  }
+
+  const char* at_;
+  const char* end_;
+};
+
 // A run that was resumed may repeat steps; the later line is the one that led to the final weights.
 void keep_latest(Series& series) {
   std::stable_sort(series.begin(), series.end(),
@@ -268,6 +360,7 @@ int newest_attempt(const std::string& parent) {
 
 void parse_metrics(const std::string& text, const std::string& where, RunRecord& run) {
   std::size_t begin = 0;
+  std::string metric;
   for (int line = 1; begin < text.size(); ++line) {
     const std::size_t newline = text.find('\n', begin);
     const bool torn = newline == std::string::npos;
@@ -275,6 +368,11 @@ void parse_metrics(const std::string& text, const std::string& where, RunRecord&
         std::string_view(text).substr(begin, torn ? std::string::npos : newline - begin);
     begin = torn ? text.size() : newline + 1;
     if (bytes.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    MetricPoint point;
+    if (!torn && PlainLine(bytes).read(metric, point)) {
+      run.series[metric].push_back(point);
+      continue;
+    }
     try {
       const json value = json::parse(bytes);
       if (!value.is_object()) throw std::invalid_argument("expected an object");

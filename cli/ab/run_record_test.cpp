@@ -121,6 +121,29 @@ TEST(RunRecord, NullIsNaNAndRepeatedStepsKeepTheLater) {
   EXPECT_TRUE(std::isnan(*run.final_value("val/loss")));
 }
 
+// Lines as the writer spells them have a reader of their own; it takes no more and no less than JSON.
+TEST(RunRecord, EverySpellingOfANumberIsReadAsJsonDoes) {
+  const auto value_of = [](const std::string& number, const char* more = "") {
+    RunRecord run;
+    parse_metrics("{\"step\": 1, \"split\": \"val\", \"name\": \"loss\", \"value\": " + number +
+                      ", \"wall_s\": 1, \"samples\": 2, \"tokens\": 3, \"bytes_sent\": 4" + more + "}\n",
+                  "line", run);
+    return run.series.at("val/loss").at(0).value;
+  };
+  const std::pair<const char*, double> good[] = {
+      {"0", 0},           {"-0.5", -0.5},
+      {"1e3", 1000},      {"1.25E+2", 125},
+      {"5e-324", 5e-324}, {"0.1", 0.1},
+      {"  12 ", 12},      {"\"inf\"", INFINITY},
+      {"1E-2", 0.01},     {"2.2250738585072014e-308", 2.2250738585072014e-308}};
+  for (const auto& [text, value] : good) EXPECT_EQ(value_of(text), value) << text;
+  EXPECT_TRUE(std::isnan(value_of("null")));
+  EXPECT_EQ(value_of("7", ", \"value\": 8"), 8);
+  EXPECT_EQ(value_of("7", ", \"rank\": {\"a\": [1]}"), 7);
+  for (const char* text : {"01", "1.", ".5", "+1", "-", "1e", "0x10", "nan", "1 2", "", "\"a\\q\"", "1,"})
+    EXPECT_THROW(value_of(text), Error) << text;
+}
+
 TEST(RunRecord, NewestAttemptCountsOnlyNumberedFolders) {
   const std::string parent = testing::fresh_folder("attempts");
   EXPECT_EQ(newest_attempt(parent + "/none"), 0);

@@ -2,6 +2,7 @@
 // each key.
 #include "ab/ab.hpp"
 #include "ab/charts.hpp"
+#include "ab/csv.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
 
@@ -220,26 +221,6 @@ std::string trials_table(const StudyResult& result) {
          "</details>\n";
 }
 
-std::string trials_csv(const Tuning& tuning) {
-  std::string out = "arm";
-  for (const TunedKey& key : tuning.rule.keys) out += "," + key.name;
-  out += ",seed,value,mean,smoothed\n";
-  for (const Basin& basin : tuning.basins) {
-    for (const Trial& trial : basin.trials) {
-      for (std::size_t s = 0; s < tuning.rule.seeds.size(); ++s) {
-        out += basin.arm;
-        for (std::size_t k = 0; k < tuning.rule.keys.size(); ++k) {
-          const TunedKey& key = tuning.rule.keys[k];
-          out += "," + (key.belongs_to(basin.arm) ? key.setting(trial.position[k]) : "");
-        }
-        out +=
-            fmt::format(",{},{},{},{}\n", tuning.rule.seeds[s], trial.values[s], trial.mean, trial.smoothed);
-      }
-    }
-  }
-  return out;
-}
-
 std::string untuned_notes(const StudyResult& result) {
   std::string out;
   for (const Comparison& c : result.comparisons) {
@@ -282,7 +263,7 @@ std::string tuning_section(const StudyResult& result) {
                   several ? "" : "; line: smoothed, its least point is what is chosen"),
       "note");
   out += choices_table(result) + untuned_notes(result) + trials_table(result) +
-         csv_link(trials_csv(tuning), "tuning.csv", "CSV");
+         csv_link(csv_name("tuning"), "CSV");
   return section("Tuning", out);
 }
 
