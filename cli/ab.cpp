@@ -1,4 +1,5 @@
 // tenon ab: compare arms over paired seeds.
+#include "built_model.hpp"
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
@@ -73,6 +74,7 @@ int run_ab(const std::vector<std::string>& arguments) {
   study.restart = parsed.values.count("restart") > 0;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   study.resolve = resolved_config;
+  study.measure = model_size;
   study.progress = [terminal](const std::string& line, bool finished) {
     print_progress(terminal, line, finished);
   };

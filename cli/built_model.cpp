@@ -9,6 +9,7 @@
 #include "stored_run.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/runtime.hpp>
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
@@ -66,7 +67,11 @@ ModelGraph facts_of(const graph::Build& build, bool has_policy) {
                            declared.n, declared.k, has_policy && site->kept});
     }
   }
-  for (const ParameterInfo& info : build.parameters) facts.elements += info.spec.shape.elements();
+  for (const ParameterInfo& info : build.parameters) {
+    const std::int64_t elements = info.spec.shape.elements();
+    facts.elements += elements;
+    if (info.spec.role != Role::kBuffer && info.spec.trainable) facts.trained += elements;
+  }
   return facts;
 }
 
@@ -112,9 +117,20 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   spec.steps = settings.run.steps;
   const BuiltGraph built(spec, edited, data);
   ModelGraph facts = facts_of(*built, has_policy);
+  facts.batch = spec.batch;
+  facts.tokens_per_sample = data.tokens_per_sample;
   facts.model = checked.component("model")->type;
   if (const auto* precision = checked.component("precision")) facts.precision = precision->type;
   return facts;
+}
+
+ab::ModelSize model_size(const Config& config) {
+  Runtime runtime;
+  runtime.discover(config::plugin_paths(config));
+  config::CheckedRun checked = config::check_run(config, runtime.registry(), {});
+  const ModelGraph graph = read_model_graph(runtime.registry(), checked);
+  const std::int64_t samples = checked.core.run.accumulate * graph.batch * checked.core.parallel.ranks;
+  return {graph.trained, samples, samples * graph.tokens_per_sample};
 }
 
 }  // namespace tenon::cli

@@ -82,7 +82,7 @@ int run_report(const std::vector<std::string>& arguments) {
   const bool as_json = parsed.values.count("json") > 0;
   if (ab::is_study_folder(folder)) {
     const ab::StudyOutcome outcome = ab::report_study(folder);
-    std::cout << (as_json ? ab::report_json(outcome.result) : ab::closing_text(outcome));
+    std::cout << (as_json ? ab::outcome_json(outcome) : ab::closing_text(outcome));
     return outcome.exit_status;
   }
   if (!std::filesystem::is_directory(folder)) fail_config("tenon report: there is no folder " + folder);

@@ -3,6 +3,7 @@
 
 #include "ab/csv.hpp"
 #include "ab/factorial.hpp"
+#include "ab/kept_runs.hpp"
 #include "ab/race.hpp"
 #include "ab/study_lock.hpp"
 #include "ab/tune_stage.hpp"
@@ -22,8 +23,6 @@ namespace tenon::ab {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kRecord = "experiment.json";
 
 // Writes a temporary file and renames it: a reader never sees half a report.
 void write_file(const fs::path& path, const std::string& text) {
@@ -92,7 +91,12 @@ void add(RunnerResult& runs, RunnerResult more) {
 Study made_study(const Experiment& asked, const StudyOptions& options, const RunnerOptions& runner,
                  std::optional<LookRecord>& looks, RunnerResult& runs) {
   if (!looks) {
-    runs = run_jobs(asked, runner);
+    if (options.keep_finished) {
+      write_arm_files(asked, runner);
+      runs = run_planned(asked, missing_jobs(asked, runner), runner);
+    } else {
+      runs = run_jobs(asked, runner);
+    }
     return load_study(asked, runner.folder, options.jobs, options.self_check);
   }
   write_arm_files(asked, runner);
@@ -161,6 +165,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   check_options(experiment, options);
   const Experiment asked = options.self_check ? against_itself(experiment) : experiment;
   validate(asked);
+  if (experiment.ladder) return run_ladder(experiment, options);
   const std::string folder = fs::absolute(options.folder).lexically_normal().string();
   std::error_code error;
   fs::create_directories(folder, error);
@@ -172,7 +177,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
     if (options.restart) put_aside(folder);
     looks = LookRecord::begin(folder, digest);  // refuses before anything is overwritten
   }
-  write_file(fs::path(folder) / kRecord, study_record_json({asked, options.jobs, options.self_check}));
+  write_file(fs::path(folder) / kStudyRecord, study_record_json({asked, options.jobs, options.self_check}));
 
   RunnerOptions runner;
   runner.program = options.program;
@@ -201,14 +206,15 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
 }
 
 bool is_study_folder(const std::string& folder) {
-  return fs::exists(fs::path(folder) / kRecord);
+  return fs::exists(fs::path(folder) / kStudyRecord);
 }
 
 StudyOutcome report_study(const std::string& folder) {
-  const fs::path path = fs::path(folder) / kRecord;
+  const fs::path path = fs::path(folder) / kStudyRecord;
   const std::optional<std::string> text = base::read_file(path);
   if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
   const StudyRecord record = parse_study_record(*text, path.string());
+  if (record.experiment.ladder) return report_ladder(record.experiment, folder, record.jobs);
   if (!record.experiment.tune) return report_on(stored_study(record.experiment, folder, record));
   Tuning tuning = stored_tuning(record.experiment, folder);
   Study study = tuning.refusals.empty()
@@ -218,7 +224,12 @@ StudyOutcome report_study(const std::string& folder) {
   return report_on(std::move(study));
 }
 
+std::string outcome_json(const StudyOutcome& outcome) {
+  return outcome.ladder ? ladder_json(*outcome.ladder, true) : report_json(outcome.result);
+}
+
 std::string closing_text(const StudyOutcome& outcome) {
+  if (outcome.ladder) return ladder_text(*outcome.ladder) + outcome.report_html_path + "\n";
   std::string out;
   for (const FailedJob& f : outcome.runs.failed) {
     out += fmt::format("{} seed {} failed: {}; end of {}:\n",

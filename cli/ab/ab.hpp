@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/analysis.hpp"
+#include "ab/ladder_stage.hpp"
 #include "ab/runner.hpp"
 
 #include <optional>
@@ -18,10 +19,14 @@ struct StudyOptions {
   bool restart = false;     ///< a sequential study begins anew; what there is goes to DIR/earlier
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::function<Config(const Config& run)> resolve = {};  ///< as RunnerOptions::resolve
+  /// Counts the parameters of a configuration's model; for [ladder]. Throws Error(kConfig).
+  std::function<ModelSize(const Config& run)> measure = {};
+  bool keep_finished = false;  ///< a study without looks uses the runs that an earlier start has finished
 };
 
 struct StudyOutcome {
-  StudyResult result;
+  StudyResult result;  ///< of a ladder: the study of its greatest size
+  std::optional<LadderResult> ladder = {};
   RunnerResult runs;
   std::string report_html_path, report_json_path;
   int exit_status = 0;  ///< 0 with a verdict, 1 without
@@ -36,11 +41,17 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
 /// Writes both reports again from a study's folder. Throws Error(kConfig) if it is none.
 StudyOutcome report_study(const std::string& folder);
 
+/// The experiment of a folder as its study began; see StudyRecord.
+inline constexpr const char* kStudyRecord = "experiment.json";
+
 /// True if the folder holds a study, i.e. an experiment.json.
 bool is_study_folder(const std::string& folder);
 
 /// Text that the command prints at the end: verdict, failures with their logs, path of the report.
 std::string closing_text(const StudyOutcome& outcome);
+
+/// The text of DIR/report.json.
+std::string outcome_json(const StudyOutcome& outcome);
 
 /// Every number of the study as indented JSON; NaN and infinity are null.
 std::string report_json(const StudyResult& result);

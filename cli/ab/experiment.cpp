@@ -109,6 +109,37 @@ void check_factors(const Experiment& e, std::vector<std::string>& problems) {
   }
 }
 
+/// Problems of [ladder] by itself and beside other tables, each with the place of the table.
+std::vector<std::string> ladder_problems(const Experiment& e) {
+  if (!e.ladder) return {};
+  const LadderRule& rule = *e.ladder;
+  std::vector<std::string> out = problems_of(rule);
+  const auto add = [&](const std::string& text) {
+    out.push_back((rule.where.empty() ? "ladder: " : rule.where + ": ladder: ") + text);
+  };
+  if (e.seeds.size() < kLeastLadderPairs) {
+    add(fmt::format(
+        "{} seeds; the weight of a point's effect comes from the spread of its pairs, which takes at "
+        "least {}",
+        e.seeds.size(), kLeastLadderPairs));
+  }
+  if (!e.factors.empty())
+    add("a ladder compares arms, and [[factor]] tables make a factorial study; leave one of them out");
+  if (e.sequential) {
+    add("[sequential] stops the study of a point where its effect happens to look large, and a fit of such "
+        "effects is biased; name as many seeds as every point shall have, and leave [sequential] out");
+  }
+  if (e.decide_by == DecideBy::kTimeToTarget)
+    add("the effect of a point is the difference of final values; leave decide_by = \"time_to_target\" out");
+  if (rule.has_budgets() && e.budget.amount > 0)
+    add("every point has a budget of its own, so [budget] says nothing; leave it out");
+  if (!rule.has_budgets() && !(e.budget.amount > 0)) {
+    add("a point has no budget; write steps beside its set, tokens_per_parameter or samples_per_parameter in "
+        "[ladder], or a [budget] for all");
+  }
+  return out;
+}
+
 }  // namespace
 
 bool usable_as_folder(const std::string& name) {
@@ -136,7 +167,7 @@ void validate(const Experiment& e) {
   if (std::any_of(e.seeds.begin(), e.seeds.end(), [](std::int64_t s) { return s < 0; })) {
     problems.push_back("seeds contains a negative number; seeds count from 0");
   }
-  if (!(e.budget.amount > 0))
+  if (!(e.budget.amount > 0) && !e.ladder)
     problems.push_back("no budget; write e.g. budget = { steps = 400 }, equal for all arms");
   if (!(e.alpha > 0 && e.alpha < 0.5))
     problems.push_back(fmt::format("alpha is {}; expected between 0 and 0.5", e.alpha));
@@ -154,6 +185,7 @@ void validate(const Experiment& e) {
   check_sequential(e, problems);
   check_tune(e, problems);
   check_factors(e, problems);
+  for (std::string& problem : ladder_problems(e)) problems.push_back(std::move(problem));
   if (problems.empty()) return;
   for (std::string& p : problems) p = fmt::format("{}: {}", e.path.empty() ? e.name : e.path, p);
   fail_config(fmt::format("{}", fmt::join(problems, "\n")));
@@ -335,6 +367,7 @@ std::vector<config::TableSpecs> experiment_tables() {
                                             {"arm", kArmOptions, true}, {"tune.budget", kBudgetOptions}};
   for (config::TableSpecs& table : tune_tables()) tables.push_back(std::move(table));
   for (config::TableSpecs& table : factor_tables()) tables.push_back(std::move(table));
+  for (config::TableSpecs& table : ladder_tables()) tables.push_back(std::move(table));
   return tables;
 }
 
@@ -347,7 +380,7 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   OptionRequest request{.table = root,
                         .owner = "experiment",
                         .specs = option_list(kExperimentOptions),
-                        .other_keys = {"arm", "budget", "factor", "sequential", "tune"}};
+                        .other_keys = {"arm", "budget", "factor", "ladder", "sequential", "tune"}};
   const Resolution resolved = resolve_options(request);
   const Options& options = *resolved.options;
 
@@ -387,6 +420,10 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   e.factors = factors;
   for (std::size_t cell = 0; !factors.empty() && cell < cell_count(factors); ++cell)
     e.arms.push_back({.name = cell_name(factors, cell), .set = cell_sets(factors, cell)});
+  if (const Value* ladder = root.find("ladder")) e.ladder = read_ladder(*ladder);
+  // These say where they are, and validate() would put the file before that.
+  if (const auto problems = ladder_problems(e); !problems.empty())
+    fail_config(fmt::format("{}", fmt::join(problems, "\n")));
   validate(e);
   return e;
 }

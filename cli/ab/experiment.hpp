@@ -5,6 +5,7 @@
 
 #include "ab/axis.hpp"
 #include "ab/factor_rule.hpp"
+#include "ab/ladder.hpp"
 #include "ab/sequential.hpp"
 #include "ab/tune_rule.hpp"
 #include "config/run_schema.hpp"
@@ -54,8 +55,9 @@ struct Experiment {
   double alpha = 0.05;
   double power = 0.8;                             ///< for the minimum detectable effect
   std::optional<SequentialRule> sequential = {};  ///< pairs are added until it stops; `seeds` are the most
-  std::optional<TuneRule> tune = {};  ///< arms get the best of these settings before they are compared
-  std::vector<Factor> factors = {};   ///< not empty: arm i is cell i of their full product
+  std::optional<TuneRule> tune = {};      ///< arms get the best of these settings before they are compared
+  std::vector<Factor> factors = {};       ///< not empty: arm i is cell i of their full product
+  std::optional<LadderRule> ladder = {};  ///< the experiment is made at several sizes
 };
 
 /// Throws Error(kConfig) with one line per problem: too few arms, duplicate or unusable names, duplicate
@@ -81,6 +83,7 @@ Experiment against_itself(const Experiment& experiment);
 ///   [sequential] max_seeds, first_look, block, method = "sign" | "normal", futility; seeds may then be
 ///   { from = 1 },
 ///   [tune] trials, seeds, arms, on_failure, budget, and [[tune.key]] tables (tune_rule.hpp),
+///   [ladder] points, held_out, samples_per_parameter, tokens_per_parameter (ladder.hpp),
 ///   [[arm]] name, extends, set = ["a.b=c"]; or [[factor]] tables (factor_rule.hpp), whose cells are the
 ///   arms.
 /// Paths are relative to the file. Throws Error(kConfig); the result is validated.

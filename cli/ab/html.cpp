@@ -195,6 +195,7 @@ svg .trace{fill:none;stroke:var(--c);stroke-opacity:.3;stroke-width:1}
 svg .whisker{fill:none;stroke:var(--c);stroke-width:1.5;stroke-opacity:.75}
 svg .curve{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linejoin:round}
 svg .band{fill:var(--c);fill-opacity:.18}
+svg .mark{stroke:var(--c);stroke-width:1.6}
 svg .interval{stroke:var(--ink);stroke-width:1.8}
 svg .mean-mark{fill:var(--ink)}
 svg .area{fill:var(--c)}

@@ -324,6 +324,34 @@ ordered_json tune_json(const TuneRule& rule) {
           {"on_failure", kTuneFailures.name(rule.failure)}};
 }
 
+ordered_json ladder_rule_json(const LadderRule& rule) {
+  ordered_json points = ordered_json::array();
+  for (const LadderPoint& p : rule.points)
+    points.push_back({{"name", p.name}, {"set", p.set}, {"steps", p.steps}, {"size", number(p.size)}});
+  return {{"points", points},
+          {"held_out", rule.held_out},
+          {"samples_per_parameter", number(rule.samples_per_parameter)},
+          {"tokens_per_parameter", number(rule.tokens_per_parameter)}};
+}
+
+std::optional<double> optional_of(const ordered_json& j) {
+  return j.is_null() ? std::optional<double>() : std::optional<double>(j.get<double>());
+}
+
+LadderRule ladder_of(const ordered_json& j) {
+  LadderRule rule;
+  for (const ordered_json& p : j.at("points")) {
+    rule.points.push_back({.name = p.at("name"),
+                           .set = p.at("set").get<std::vector<std::string>>(),
+                           .steps = p.at("steps"),
+                           .size = optional_of(p.at("size"))});
+  }
+  rule.held_out = j.at("held_out");
+  rule.samples_per_parameter = optional_of(j.at("samples_per_parameter"));
+  rule.tokens_per_parameter = optional_of(j.at("tokens_per_parameter"));
+  return rule;
+}
+
 Budget budget_of(const ordered_json& j) {
   return {axis_from_name(j.at("kind")), j.at("amount")};
 }
@@ -372,25 +400,28 @@ ordered_json experiment_json(const Experiment& e) {
     arms.push_back(
         {{"name", arm.name}, {"extends", arm.extends}, {"set", arm.set}, {"own_order", arm.own_order}});
   }
-  return {{"name", e.name},
-          {"path", e.path},
-          {"question", e.question},
-          {"base", e.base},
-          {"seeds", e.seeds},
-          {"budget", budget_json(e.budget)},
-          {"arms", arms},
-          {"metric", e.metric},
-          {"lower_is_better", e.lower_is_better},
-          {"secondary", e.secondary},
-          {"margin", number(e.margin)},
-          {"target", number(e.target)},
-          {"decide_by", kDecideBy.name(e.decide_by)},
-          {"test", kTests.name(e.test)},
-          {"alpha", e.alpha},
-          {"power", e.power},
-          {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)},
-          {"tune", e.tune ? tune_json(*e.tune) : ordered_json(nullptr)},
-          {"factors", factors_json(e.factors)}};
+  ordered_json out{{"name", e.name},
+                   {"path", e.path},
+                   {"question", e.question},
+                   {"base", e.base},
+                   {"seeds", e.seeds},
+                   {"budget", budget_json(e.budget)},
+                   {"arms", arms},
+                   {"metric", e.metric},
+                   {"lower_is_better", e.lower_is_better},
+                   {"secondary", e.secondary},
+                   {"margin", number(e.margin)},
+                   {"target", number(e.target)},
+                   {"decide_by", kDecideBy.name(e.decide_by)},
+                   {"test", kTests.name(e.test)},
+                   {"alpha", e.alpha},
+                   {"power", e.power},
+                   {"sequential", e.sequential ? rule_json(*e.sequential) : ordered_json(nullptr)},
+                   {"tune", e.tune ? tune_json(*e.tune) : ordered_json(nullptr)}};
+  // Only where there are any: the digests of plans of sequential studies are those of this text.
+  if (!e.factors.empty()) out["factors"] = factors_json(e.factors);
+  if (e.ladder) out["ladder"] = ladder_rule_json(*e.ladder);
+  return out;
 }
 
 Experiment experiment_of(const ordered_json& j) {
@@ -426,6 +457,7 @@ Experiment experiment_of(const ordered_json& j) {
   }
   if (j.contains("tune") && !j.at("tune").is_null()) e.tune = tune_of(j.at("tune"));
   if (j.contains("factors")) e.factors = factors_of(j.at("factors"));
+  if (j.contains("ladder")) e.ladder = ladder_of(j.at("ladder"));
   return e;
 }
 

@@ -2,6 +2,7 @@
 // degenerate sample (two seeds, no spread) is an ordinary input here and not a failure.
 #include "ab/statistics.hpp"
 
+#include <boost/math/distributions/fisher_f.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <boost/math/policies/policy.hpp>
@@ -23,6 +24,7 @@ using Policy = bm::policies::policy<bm::policies::overflow_error<bm::policies::i
                                     bm::policies::evaluation_error<bm::policies::ignore_error>,
                                     bm::policies::promote_double<false>>;
 using StudentT = bm::students_t_distribution<double, Policy>;
+using FisherF = bm::fisher_f_distribution<double, Policy>;
 using NoncentralT = bm::non_central_t_distribution<double, Policy>;
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
@@ -93,6 +95,11 @@ double upper_quantile(double p, double df) {
 double upper_tail(double t, double df) {
   if (std::isinf(t)) return t > 0 ? 0.0 : 1.0;
   return bm::cdf(bm::complement(StudentT(df), t));
+}
+
+double upper_tail_f(double f, double df1, double df2) {
+  if (std::isinf(f)) return 0;
+  return bm::cdf(bm::complement(FisherF(df1, df2), std::max(f, 0.0)));
 }
 
 MeanEstimate mean_with_interval(std::span<const double> values, double alpha) {

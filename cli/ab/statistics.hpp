@@ -45,6 +45,9 @@ TTest paired_t_test(std::span<const double> differences);
 /// P(T >= t) of Student t with df degrees of freedom, for infinite t too.
 double upper_tail(double t, double df);
 
+/// P(F >= f) of the F distribution, whose second degrees of freedom may be any positive number.
+double upper_tail_f(double f, double df1, double df2);
+
 /// The t with P(T >= t) = p.
 double upper_quantile(double p, double df);
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace tenon::ab {
 namespace {
@@ -136,9 +137,20 @@ std::string verdict_line(const StudyOutcome& outcome) {
   out["lower_is_better"] = result.study.experiment.lower_is_better;
   out["baseline"] = result.study.experiment.arms.front().name;
   out["arms"] = arms;
+  if (outcome.ladder) {
+    double bytes = 0;
+    std::optional<double> seconds = 0.0;
+    for (const PointStudy& point : outcome.ladder->points) {
+      bytes += point.bytes;
+      seconds = seconds && point.seconds ? std::optional<double>(*seconds + *point.seconds) : std::nullopt;
+    }
+    out["seconds"] = seconds ? finite(*seconds) : nullptr;
+    out["bytes"] = finite(bytes);
+    out["ladder"] = ordered_json::parse(ladder_json(*outcome.ladder, false));
+  }
   if (result.study.tuning) out["tuned"] = chosen_settings(*result.study.tuning);
   out["report"] = outcome.report_json_path;
-  out["refusals"] = result.study.refusals;
+  out["refusals"] = outcome.ladder ? outcome.ladder->refusals : result.study.refusals;
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

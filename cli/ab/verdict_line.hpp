@@ -8,7 +8,9 @@
 namespace tenon::ab {
 
 /// One line: verdict, effect, interval, e-values, pairs, seconds and bytes of the first arm beside the
-/// baseline at the top, and those of every such arm in `arms`; then the reports and what was refused.
+/// baseline at the top, and those of every such arm in `arms`; then the reports and what was refused. Of a
+/// ladder these are the numbers of its greatest size, with seconds and bytes of all points, and `ladder` has
+/// the fit.
 std::string verdict_line(const StudyOutcome& outcome);
 
 /// 10 better, 11 worse, 12 equivalent, 13 undecided or inconclusive, 14 identical; without a verdict, that of

@@ -36,6 +36,9 @@ struct ModelGraph {
   std::vector<Value> fields;
   std::vector<Node> nodes;
   std::int64_t elements = 0;  ///< of all parameters and buffers, tied ones once
+  std::int64_t trained = 0;   ///< of parameters that are trained, tied ones once
+  std::int64_t batch = 0;     ///< samples of a rank's micro-batch
+  std::int64_t tokens_per_sample = 1;
 };
 
 std::string graph_text(const ModelGraph& graph);

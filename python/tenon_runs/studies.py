@@ -150,6 +150,9 @@ def study(folder: PathLike) -> Study:
     report: Dict[str, Any] = {}
     if (root / "report.json").exists():
         report = read_object(root / "report.json")
+        if report.get("format") == "tenon.ab.ladder/1":
+            points = ", ".join(str(root / "points" / point["name"]) for point in report["points"])
+            raise UnreadableError(f"{root} holds a ladder, whose points are the studies: {points}")
         if report.get("format") != "tenon.ab.report/1":
             raise UnreadableError(f"{root / 'report.json'}: format {report.get('format')!r} is not tenon.ab.report/1")
     return Study(root, record["experiment"], report)

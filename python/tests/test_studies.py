@@ -77,6 +77,14 @@ class Bad(unittest.TestCase):
             (self.folder("none"), "holds no study"),
             (self.folder("other", experiment='{"format": "x/1"}'), "format 'x/1' is not tenon.ab.experiment/1"),
             (self.folder("cut", experiment=record, report='{"format": "tenon.ab'), r"report\.json: not valid JSON"),
+            (
+                self.folder(
+                    "ladder",
+                    experiment=record,
+                    report='{"format": "tenon.ab.ladder/1", "points": [{"name": "w24"}, {"name": "w32"}]}',
+                ),
+                r"holds a ladder, whose points are the studies: .*/points/w24, .*/points/w32",
+            ),
             (self.folder("old", experiment=record, report="{}"), "format None is not tenon.ab.report/1"),
         ]
         for folder, pattern in cases:
