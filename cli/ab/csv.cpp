@@ -51,6 +51,21 @@ std::string seeds_csv(const StudyResult& result) {
   return out;
 }
 
+std::string cells_csv(const StudyResult& result) {
+  const Experiment& e = result.study.experiment;
+  std::string out;
+  for (const Factor& factor : e.factors) out += factor.name + ",";
+  out += "seed,value\n";
+  for (std::size_t combination = 0; combination < result.factorial->values.size(); ++combination) {
+    const std::vector<std::size_t> levels = levels_of_cell(e.factors, combination);
+    for (std::size_t s = 0; s < e.seeds.size(); ++s) {
+      for (std::size_t f = 0; f < e.factors.size(); ++f) out += e.factors[f].levels[levels[f]].name + ",";
+      out += fmt::format("{},{}\n", e.seeds[s], cell(result.factorial->values[combination][s]));
+    }
+  }
+  return out;
+}
+
 std::string curve_csv(const StudyResult& result, const std::string& metric) {
   const Study& study = result.study;
   std::string out = "arm,seed,step,samples,tokens,wall_s,bytes_sent," + metric + "\n";
@@ -154,6 +169,7 @@ std::vector<CsvFile> csv_files(const StudyResult& result) {
   if (study.tuning) out.push_back({csv_name("tuning"), trials_csv(*study.tuning)});
   if (study.experiment.seeds.empty()) return out;  // there are no runs
   out.push_back({csv_name("final_values"), seeds_csv(result)});
+  if (result.factorial) out.push_back({csv_name("cells"), cells_csv(result)});
   const std::string& metric = study.experiment.metric;
   std::vector<std::string> drawn{metric};
   if (training_metric(metric) != metric) drawn.push_back(training_metric(metric));
@@ -162,7 +178,7 @@ std::vector<CsvFile> csv_files(const StudyResult& result) {
   }
   for (const Comparison& c : result.comparisons) {
     const std::string& arm = study.arms[c.other].arm.name;
-    if (!usable_axes(study, metric).empty())
+    if (!usable_axes(study, metric).empty() && !result.factorial)
       out.push_back({csv_name("difference", arm), difference_csv(result, c, study.experiment.budget.kind)});
     if (!c.targets.empty()) out.push_back({csv_name("time_to_target", arm), target_csv(result, c)});
     if (c.sequential && !c.sequential->course.looks.empty())

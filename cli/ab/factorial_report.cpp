@@ -2,6 +2,7 @@
 // its table of effects and its interaction plots.
 #include "ab/ab.hpp"
 #include "ab/charts.hpp"
+#include "ab/csv.hpp"
 #include "ab/factorial.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
@@ -101,21 +102,6 @@ std::string matrix_of_means(const StudyResult& result) {
                             : fixed(m.mean, decimals));
   }
   return table(columns, rows);
-}
-
-std::string cells_csv(const StudyResult& result) {
-  const Experiment& e = result.study.experiment;
-  std::string out;
-  for (const Factor& factor : e.factors) out += factor.name + ",";
-  out += "seed,value\n";
-  for (std::size_t cell = 0; cell < result.factorial->values.size(); ++cell) {
-    const std::vector<std::size_t> levels = levels_of_cell(e.factors, cell);
-    for (std::size_t s = 0; s < e.seeds.size(); ++s) {
-      for (std::size_t f = 0; f < e.factors.size(); ++f) out += e.factors[f].levels[levels[f]].name + ",";
-      out += fmt::format("{},{}\n", e.seeds[s], result.factorial->values[cell][s]);
-    }
-  }
-  return out;
 }
 
 TableRow effect_row(const std::string& name, const Comparison& c, const char* reading, int decimals,
@@ -339,7 +325,7 @@ std::string factorial_section(const StudyResult& result) {
                   "effects are differences within a seed, which leave it out.",
                   e.metric, 100 * (1 - e.alpha), seeds_of(result)),
       "note");
-  out += csv_link(cells_csv(result), "cells.csv", "CSV");
+  out += csv_link(csv_name("cells"), "CSV");
   out += "<h3>Effects</h3>\n" + effects_table(result);
   out += paragraph(
       "A main effect is the mean over all levels of the other factors. An interaction is the effect of the "
