@@ -163,10 +163,10 @@ Verdict overall(const Experiment& e, const FactorialResult& result) {
       e.margin
           ? fmt::format("; {} and {} are within the margin of {}", equivalent, within, compact(*e.margin))
           : "");
-  out.sentences.push_back(fmt::format(
-      "The p-values of all {} contrasts are adjusted together (Holm): with no effect anywhere, the chance "
-      "that one is shown is at most {}.",
-      result.contrasts(), percent_of(e.alpha)));
+  out.sentences.push_back(
+      fmt::format("The p-values of all {} contrasts are adjusted together (Holm): the chance that any "
+                  "contrast without an effect is shown is at most {}.",
+                  result.contrasts(), percent_of(e.alpha)));
   const double least = smallest_sign_flip_p(seeds) * static_cast<double>(result.contrasts());
   if (e.test == DecidingTest::kSignFlip && least > e.alpha) {
     out.sentences.push_back(fmt::format(
