@@ -3,6 +3,7 @@
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
+#include "ab/family.hpp"
 #include "ab/proposal.hpp"
 #include "ab/verdict_line.hpp"
 
@@ -32,6 +33,11 @@ void declare_ab(po::options_description& options) {
       "written to DIR/experiment.toml");
   options.add_options()("base", po::value<std::string>(), "RUN  the run that --propose changes");
   options.add_options()("restart", "begin a sequential study anew; what DIR holds is kept in DIR/earlier");
+  options.add_options()("family", po::value<std::string>(),
+                        "DIR  one of many questions: take its level from the ledger there, which keeps the "
+                        "false discovery rate of all at alpha");
+  options.add_options()("ledger", po::value<std::string>(),
+                        "DIR  instead of EXPERIMENT: print the questions of a family");
   options.add_options()("aa", "the first arm against itself: is the pipeline honest?");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value of the experiment, e.g. --set budget.steps=100 (repeatable)");
@@ -61,9 +67,23 @@ ab::Experiment asked_experiment(const po::variables_map& values, std::string& fo
   return ab::read_experiment(ab::write_proposal(text, folder, values.count("restart") > 0), {});
 }
 
+int print_ledger(const po::variables_map& values) {
+  for (const char* other : {"experiment", "propose", "family"}) {
+    if (values.count(other) > 0) {
+      fail_config(
+          fmt::format("tenon ab: --ledger prints a ledger and runs nothing, so {} has no place beside it",
+                      other == std::string("experiment") ? "an experiment" : fmt::format("--{}", other)));
+    }
+  }
+  const std::string folder = values["ledger"].as<std::string>();
+  std::cout << (values.count("json") > 0 ? ab::ledger_line(folder) : ab::ledger_table(folder));
+  return 0;
+}
+
 int run_ab(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kAb, {"experiment"}, arguments);
   if (parsed.helped) return 0;
+  if (parsed.values.count("ledger") > 0) return print_ledger(parsed.values);
   ab::StudyOptions study;
   if (parsed.values.count("out") > 0) study.folder = parsed.values["out"].as<std::string>();
   const ab::Experiment experiment = asked_experiment(parsed.values, study.folder);
@@ -72,6 +92,7 @@ int run_ab(const std::vector<std::string>& arguments) {
   study.jobs = parsed.values["jobs"].as<int>();
   study.self_check = parsed.values.count("aa") > 0;
   study.restart = parsed.values.count("restart") > 0;
+  if (parsed.values.count("family") > 0) study.family = parsed.values["family"].as<std::string>();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   study.resolve = resolved_config;
   study.measure = model_size;

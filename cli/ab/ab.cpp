@@ -3,7 +3,9 @@
 
 #include "ab/csv.hpp"
 #include "ab/factorial.hpp"
+#include "ab/family.hpp"
 #include "ab/kept_runs.hpp"
+#include "ab/look_record.hpp"
 #include "ab/race.hpp"
 #include "ab/study_lock.hpp"
 #include "ab/tune_stage.hpp"
@@ -39,10 +41,16 @@ void write_file(const fs::path& path, const std::string& text) {
     fail_run(fmt::format("cannot rename {} to {}: {}", draft.string(), path.string(), error.message()));
 }
 
-StudyOutcome report_on(Study study) {
+enum class Answering { kNone, kRecord, kRepeat };
+
+/// `answering`: what becomes of the verdict of a study in a family.
+StudyOutcome report_on(Study study, Answering answering = Answering::kNone) {
   StudyOutcome out;
   const fs::path folder = study.folder;
   out.result = analyse(std::move(study));
+  // Before the reports: after a crash between them the verdict is repeated, not made again.
+  if (answering == Answering::kRecord && !out.result.comparisons.empty()) record_answer(out.result);
+  if (answering == Answering::kRepeat) check_repeated(out.result);
   out.report_json_path = (folder / "report.json").string();
   out.report_html_path = (folder / "report.html").string();
   write_file(out.report_json_path, report_json(out.result));
@@ -66,8 +74,17 @@ void check_options(const Experiment& experiment, const StudyOptions& options) {
         "--aa compares an arm with itself, and [tune] could give its copies different settings; use one of "
         "them");
   }
+  if (options.self_check && !options.family.empty()) {
+    fail_config("--aa asks nothing about the arms, so it has no place in a family; leave out --family");
+  }
+  if (experiment.ladder && !options.family.empty()) {
+    fail_config(
+        "a [ladder] asks one question per point and another of the line, so it has no place in a family; "
+        "leave "
+        "out --family");
+  }
   if (!experiment.sequential) {
-    if (options.restart)
+    if (options.restart && options.family.empty())
       fail_config(
           "--restart is for experiments with [sequential]; without it, runs are made anew in any case");
     return;
@@ -91,7 +108,9 @@ void add(RunnerResult& runs, RunnerResult more) {
 Study made_study(const Experiment& asked, const StudyOptions& options, const RunnerOptions& runner,
                  std::optional<LookRecord>& looks, RunnerResult& runs) {
   if (!looks) {
-    if (options.keep_finished) {
+    // A question of a family has one set of runs: with those that are there made anew, it would be asked
+    // twice for one share of alpha.
+    if (options.keep_finished || asked.family) {
       write_arm_files(asked, runner);
       runs = run_planned(asked, missing_jobs(asked, runner), runner);
     } else {
@@ -159,11 +178,35 @@ Study tuned_study(const Experiment& asked, const StudyOptions& options, const Ru
   return study;
 }
 
+FamilyRequest family_request(const StudyOptions& options, const std::string& folder,
+                             const std::string& digest) {
+  FamilyRequest out{
+      .family = options.family, .folder = folder, .digest = digest, .restart = options.restart, .say = {}};
+  if (options.progress) out.say = [&options](const std::string& line) { options.progress(line, true); };
+  return out;
+}
+
+/// Reads what there is and reports on it.
+StudyOutcome report_stored(const std::string& folder, Answering answering) {
+  const fs::path path = fs::path(folder) / kStudyRecord;
+  const std::optional<std::string> text = base::read_file(path);
+  if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
+  const StudyRecord record = parse_study_record(*text, path.string());
+  if (record.experiment.ladder) return report_ladder(record.experiment, folder, record.jobs);
+  if (!record.experiment.tune) return report_on(stored_study(record.experiment, folder, record), answering);
+  Tuning tuning = stored_tuning(record.experiment, folder);
+  Study study = tuning.refusals.empty()
+                    ? stored_study(tuned_experiment(record.experiment, tuning), folder, record)
+                    : untuned_study(record.experiment, folder, record.jobs);
+  add_tuning(study, std::move(tuning));
+  return report_on(std::move(study), answering);
+}
+
 }  // namespace
 
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options) {
   check_options(experiment, options);
-  const Experiment asked = options.self_check ? against_itself(experiment) : experiment;
+  Experiment asked = options.self_check ? against_itself(experiment) : experiment;
   validate(asked);
   if (experiment.ladder) return run_ladder(experiment, options);
   const std::string folder = fs::absolute(options.folder).lexically_normal().string();
@@ -172,10 +215,19 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
   const StudyLock lock(folder);
   std::optional<LookRecord> looks;
-  if (asked.sequential) {
-    const std::string digest = plan_digest(asked);
-    if (options.restart) put_aside(folder);
-    looks = LookRecord::begin(folder, digest);  // refuses before anything is overwritten
+  const std::string digest = asked.sequential || !options.family.empty() ? plan_digest(asked) : "";
+  const auto begin_looks = [&] {  // refuses before anything is overwritten
+    if (asked.sequential) looks = LookRecord::begin(folder, digest);
+  };
+  if (!options.restart) begin_looks();
+  if (options.family.empty()) {
+    if (!options.restart) refuse_outside_family(folder);
+  } else if (enter_family(asked, family_request(options, folder, digest))) {
+    return report_stored(folder, Answering::kRepeat);
+  }
+  if (options.restart) {
+    put_aside(folder);
+    begin_looks();
   }
   write_file(fs::path(folder) / kStudyRecord, study_record_json({asked, options.jobs, options.self_check}));
 
@@ -200,7 +252,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
                                          f.job.log));
   }
   if (runs.interrupted) study.refusals.push_back("the study was interrupted");
-  StudyOutcome out = report_on(std::move(study));
+  StudyOutcome out = report_on(std::move(study), asked.family ? Answering::kRecord : Answering::kNone);
   out.runs = std::move(runs);
   return out;
 }
@@ -210,18 +262,7 @@ bool is_study_folder(const std::string& folder) {
 }
 
 StudyOutcome report_study(const std::string& folder) {
-  const fs::path path = fs::path(folder) / kStudyRecord;
-  const std::optional<std::string> text = base::read_file(path);
-  if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
-  const StudyRecord record = parse_study_record(*text, path.string());
-  if (record.experiment.ladder) return report_ladder(record.experiment, folder, record.jobs);
-  if (!record.experiment.tune) return report_on(stored_study(record.experiment, folder, record));
-  Tuning tuning = stored_tuning(record.experiment, folder);
-  Study study = tuning.refusals.empty()
-                    ? stored_study(tuned_experiment(record.experiment, tuning), folder, record)
-                    : untuned_study(record.experiment, folder, record.jobs);
-  add_tuning(study, std::move(tuning));
-  return report_on(std::move(study));
+  return report_stored(folder, Answering::kNone);
 }
 
 std::string outcome_json(const StudyOutcome& outcome) {

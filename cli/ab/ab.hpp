@@ -17,6 +17,7 @@ struct StudyOptions {
   int jobs = 1;
   bool self_check = false;  ///< --aa: the first arm against itself
   bool restart = false;     ///< a sequential study begins anew; what there is goes to DIR/earlier
+  std::string family = {};  ///< --family: folder of the ledger that gives the study its level; "" for none
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::function<Config(const Config& run)> resolve = {};  ///< as RunnerOptions::resolve
   /// Counts the parameters of a configuration's model; for [ladder]. Throws Error(kConfig).
@@ -34,7 +35,8 @@ struct StudyOutcome {
 
 /// Writes DIR/experiment.json, makes all runs (of a sequential study those that its looks ask for), writes
 /// DIR/report.json, DIR/report.html and DIR/csv. Failed runs end in a report without verdict, not in an
-/// exception. Throws Error(kConfig) for what is wrong before the first run, Error(kRun) if another process
+/// exception. A study in a family goes on from its finished runs; one that is answered makes none and repeats
+/// its verdict. Throws Error(kConfig) for what is wrong before the first run, Error(kRun) if another process
 /// works on the study.
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options);
 

@@ -2,6 +2,7 @@
 #include "ab/analysis.hpp"
 
 #include "ab/factorial.hpp"
+#include "ab/family.hpp"
 #include "ab/format.hpp"
 
 #include <tenon/error.hpp>
@@ -379,8 +380,11 @@ StudyResult analyse(Study study) {
     c.verdict = s.experiment.sequential ? decide_sequentially(s.experiment, baseline, other, c)
                                         : decide(s.experiment, baseline, other, c);
     if (s.tuning) add_tuning_to_verdict(s, c);
+    if (s.experiment.family) c.verdict.sentences.push_back(family_sentence(s.experiment));
   }
   if (!s.experiment.factors.empty()) result.factorial = analyse_factors(s);
+  if (result.factorial && s.experiment.family)
+    result.factorial->verdict.sentences.push_back(family_sentence(s.experiment));
   if (s.self_check) result.self_check = check_against_itself(result.comparisons.front(), s.experiment.alpha);
   return result;
 }
@@ -506,7 +510,7 @@ Verdict decide(const Experiment& e, const std::string& baseline, const std::stri
   if (e.decide_by == DecideBy::kTimeToTarget) return decide_by_target(e, baseline, other, c);
 
   const int decimals = metric_decimals(m.difference, m.baseline_mean.mean);
-  const std::string coverage = percent(1 - e.alpha);
+  const std::string coverage = coverage_text(e.alpha);
   const std::string effect =
       n < 2 ? fmt::format("{} differs by {} (one pair)", e.metric, fixed_signed(m.difference.mean, decimals))
       : !m.t_test.defined()

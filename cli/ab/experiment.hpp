@@ -6,6 +6,7 @@
 #include "ab/axis.hpp"
 #include "ab/factor_rule.hpp"
 #include "ab/ladder.hpp"
+#include "ab/ledger.hpp"
 #include "ab/sequential.hpp"
 #include "ab/tune_rule.hpp"
 #include "config/run_schema.hpp"
@@ -35,6 +36,16 @@ inline constexpr auto kDecideBy =
 inline constexpr auto kTests =
     option::choice<DecidingTest>({{"t", DecidingTest::kStudentT}, {"sign_flip", DecidingTest::kSignFlip}});
 
+/// The place of a study in a family of questions (family.hpp).
+struct FamilyShare {
+  std::string ledger;           ///< the ledger's folder, absolute
+  std::string family;           ///< as LedgerBook::family
+  std::size_t question = 0;     ///< from 1
+  double alpha = 0;             ///< that the family shares out
+  std::size_t discoveries = 0;  ///< answered before the question began
+  LevelRule rule = LevelRule::kELond;
+};
+
 struct Experiment {
   std::string name;  ///< file name without extension
   std::string path;  ///< the file it was read from; "" if made in memory
@@ -52,12 +63,13 @@ struct Experiment {
   DecideBy decide_by = DecideBy::kFinalValue;
   DecidingTest test =
       DecidingTest::kStudentT;  ///< which p-value decides on final values; both are always printed
-  double alpha = 0.05;
-  double power = 0.8;                             ///< for the minimum detectable effect
+  double alpha = 0.05;          ///< in a family the question's own level
+  double power = 0.8;           ///< for the minimum detectable effect
   std::optional<SequentialRule> sequential = {};  ///< pairs are added until it stops; `seeds` are the most
   std::optional<TuneRule> tune = {};      ///< arms get the best of these settings before they are compared
   std::vector<Factor> factors = {};       ///< not empty: arm i is cell i of their full product
   std::optional<LadderRule> ladder = {};  ///< the experiment is made at several sizes
+  std::optional<FamilyShare> family = {};
 };
 
 /// Throws Error(kConfig) with one line per problem: too few arms, duplicate or unusable names, duplicate

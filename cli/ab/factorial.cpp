@@ -69,7 +69,7 @@ std::string percent_of(double share) {
 /// "+0.012 (95% interval +0.003 to +0.021)"; without the interval where there is none.
 std::string effect_with_interval(const MeanEstimate& m, int decimals, double alpha) {
   if (!std::isfinite(m.interval.low)) return fixed_signed(m.mean, decimals);
-  return fmt::format("{} ({} interval {} to {})", fixed_signed(m.mean, decimals), percent_of(1 - alpha),
+  return fmt::format("{} ({} interval {} to {})", fixed_signed(m.mean, decimals), coverage_text(alpha),
                      fixed_signed(m.interval.low, decimals), fixed_signed(m.interval.high, decimals));
 }
 

@@ -130,7 +130,7 @@ std::string effects_table(const StudyResult& result) {
   }
   return table({{"contrast", false},
                 {"effect", true},
-                {fmt::format("{:.4g}% interval", 100 * (1 - e.alpha)), true},
+                {coverage_text(e.alpha) + " interval", true},
                 {"p, t test", true},
                 {"p, exact", true},
                 {"p, Holm", true},
@@ -262,8 +262,7 @@ std::string factorial_text(const StudyResult& result) {
   const int decimals = decimals_of_effects(f);
   std::string out = f.verdict.headline + "\n";
   for (const std::string& s : f.verdict.sentences) out += "  " + s + "\n";
-  std::vector<std::vector<std::string>> rows{{"main effect", "effect",
-                                              fmt::format("{:.4g}% interval", 100 * (1 - e.alpha)),
+  std::vector<std::vector<std::string>> rows{{"main effect", "effect", coverage_text(e.alpha) + " interval",
                                               "p (Holm)", "verdict", "one at a time"}};
   const auto add = [&](const std::string& name, const Comparison& c, const char* reading) {
     rows.push_back({name, fixed_signed(c.primary.difference.mean, decimals),
@@ -321,9 +320,9 @@ std::string factorial_section(const StudyResult& result) {
   const Experiment& e = result.study.experiment;
   std::string out = "<h3>Means of the cells</h3>\n" + matrix_of_means(result);
   out += paragraph(
-      fmt::format("Mean of {} and half its {:.4g}% interval over {}. Much of that is the seeds' own; the "
+      fmt::format("Mean of {} and half its {} interval over {}. Much of that is the seeds' own; the "
                   "effects are differences within a seed, which leave it out.",
-                  e.metric, 100 * (1 - e.alpha), seeds_of(result)),
+                  e.metric, coverage_text(e.alpha), seeds_of(result)),
       "note");
   out += csv_link(csv_name("cells"), "CSV");
   out += "<h3>Effects</h3>\n" + effects_table(result);
@@ -335,9 +334,9 @@ std::string factorial_section(const StudyResult& result) {
       "the p-values adjusted over all contrasts (Holm).",
       "note");
   out += "<h3>Interactions</h3>\n" + interaction_plots(result);
-  out += paragraph(fmt::format("Difference from the first levels of both factors, within seeds, with {:.4g}% "
+  out += paragraph(fmt::format("Difference from the first levels of both factors, within seeds, with {} "
                                "intervals; means over the other factors. Parallel lines: no interaction.",
-                               100 * (1 - e.alpha)),
+                               coverage_text(e.alpha)),
                    "note");
   out += "<h3>One factor at a time</h3>\n" + one_at_a_time_table(result);
   out += paragraph(

@@ -65,6 +65,11 @@ std::string p_text(double p) {
   return value.starts_with('<') ? "p " + value : "p = " + value;
 }
 
+std::string coverage_text(double alpha) {
+  const int digits = 2 + std::max(2, static_cast<int>(std::ceil(-std::log10(alpha))));
+  return fmt::format("{:.{}g}%", 100 * (1 - alpha), digits);
+}
+
 std::string quantity(double value, Axis axis) {
   switch (axis) {
     case Axis::kBytes:

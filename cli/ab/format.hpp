@@ -21,6 +21,8 @@ std::string compact(double value);
 std::string p_value(double p);
 /// "p = 0.031", "p < 0.0001".
 std::string p_text(double p);
+/// "95%", "99.984%": 1 - alpha with as many digits as tell it from 1.
+std::string coverage_text(double alpha);
 /// "12.5 k", "3.2 M" for counts; "1.5 MB" for bytes; "4 min 10 s" stays in seconds below two minutes.
 std::string quantity(double value, Axis axis);
 /// Label of an axis: "step", "samples", "tokens", "wall time (s)", "bytes sent".

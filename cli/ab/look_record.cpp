@@ -36,6 +36,8 @@ fs::path looks_path(const std::string& folder) {
 std::string plan_digest(const Experiment& experiment) {
   Experiment plan = experiment;
   plan.name = plan.path = plan.base = "";
+  if (plan.family) plan.alpha = plan.family->alpha;  // a plan is the same at every level
+  plan.family.reset();
   std::string text;
   for (Arm& arm : plan.arms) {
     text += to_toml(Config::load(experiment.base, arm.set, arm.extends).root(), false);

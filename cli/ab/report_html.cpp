@@ -22,10 +22,6 @@ namespace {
 constexpr std::size_t kListedSeeds = 12;  // more that follow each other are a range
 constexpr std::size_t kOpenLooks = 12;    // more of them are folded; the last one is in sight
 
-std::string coverage(double alpha) {
-  return fmt::format("{:.4g}%", 100 * (1 - alpha));
-}
-
 std::string arms_legend(const Study& study) {
   std::string keys;
   for (std::size_t a = 0; a < study.arms.size(); ++a) keys += arm_key(a, study.arms[a].arm.name);
@@ -89,7 +85,9 @@ std::string facts(const StudyResult& result) {
   out += fact("Primary metric",
               fmt::format("{}, {} is better", escape_html(e.metric), e.lower_is_better ? "lower" : "higher"));
   out += fact("Decided by", rule_text(e));
-  out += fact("Significance level", fmt::format("{:.4g}", e.alpha));
+  out += fact("Significance level", e.family ? fmt::format("{:.3g}, question {} of a family at {:.4g}",
+                                                           e.alpha, e.family->question, e.family->alpha)
+                                             : fmt::format("{:.4g}", e.alpha));
   if (e.margin) out += fact("Equivalence margin", compact(*e.margin));
   if (e.target) out += fact("Target", fmt::format("{} = {}", escape_html(e.metric), compact(*e.target)));
   if (!result.comparisons.empty() && !e.sequential) {
@@ -147,7 +145,7 @@ std::string arm_means(const StudyResult& result) {
   return table({{"arm", false},
                 {"mean", true},
                 {"SD over seeds", true},
-                {coverage(s.experiment.alpha) + " interval", true},
+                {coverage_text(s.experiment.alpha) + " interval", true},
                 {"runs", true}},
                rows);
 }
@@ -176,7 +174,7 @@ std::string effect_table(const StudyResult& result) {
       rows[next++].cells_html.push_back(escape_html(value));
     };
     add("mean difference", fixed_signed(m.difference.mean, decimals));
-    add(fixed_only(result, coverage(e.alpha) + " t interval"),
+    add(fixed_only(result, coverage_text(e.alpha) + " t interval"),
         interval_text(m.difference.interval, decimals));
     add("Hodges-Lehmann shift", fixed_signed(m.hodges_lehmann, decimals));
     add("relative change", m.relative_change
@@ -191,7 +189,7 @@ std::string effect_table(const StudyResult& result) {
     if (c.equivalence) {
       add(fixed_only(result, fmt::format("equivalence within \u00b1{}, p", compact(c.equivalence->margin))),
           p_value(c.adjusted_equivalence_p));
-      add(fixed_only(result, fmt::format("{} interval of that test", coverage(2 * e.alpha))),
+      add(fixed_only(result, fmt::format("{} interval of that test", coverage_text(2 * e.alpha))),
           interval_text(c.equivalence->interval, decimals));
     }
     add("SD of the differences", std::isnan(m.difference.sd) ? "\u2013" : fixed(m.difference.sd, decimals));
@@ -210,7 +208,7 @@ std::string effect_figure(const StudyResult& result, const Comparison& c) {
                    "<figcaption>{} \u2212 {} by pair; diamond and bar: mean and {} "
                    "{}{}.</figcaption></figure>\n",
                    escape_html(result.study.arms[c.other].arm.name),
-                   escape_html(result.study.arms[0].arm.name), coverage(result.study.experiment.alpha),
+                   escape_html(result.study.arms[0].arm.name), coverage_text(result.study.experiment.alpha),
                    fixed_only(result, "interval"), c.equivalence ? "; shaded: the margin" : "");
 }
 
@@ -289,7 +287,7 @@ std::string looks_section(const StudyResult& result) {
            fmt::format(
                "<figcaption>{}: mean and {} confidence sequence, which holds at all looks together if "
                "differences are normal{}.</figcaption></figure></div>\n",
-               arms, coverage(c.sequential->alpha), s.experiment.margin ? "; shaded: the margin" : "") +
+               arms, coverage_text(c.sequential->alpha), s.experiment.margin ? "; shaded: the margin" : "") +
            looks_table(c, s.experiment);
   }
   return out.empty() ? "" : section("Evidence by look", out);
@@ -337,7 +335,7 @@ std::string difference_of(const StudyResult& result, const Comparison& c) {
       "<h3>Difference of {}: {} \u2212 {}</h3>\n<figure>{}<figcaption>Mean over pairs with its pointwise {} "
       "interval; looking at many points, some intervals miss zero by chance{}. {}</figcaption></figure>\n",
       escape_html(c.primary.metric), escape_html(s.arms[c.other].arm.name), escape_html(s.arms[0].arm.name),
-      tabs(fmt::format("difference{}", c.other), panels), coverage(s.experiment.alpha),
+      tabs(fmt::format("difference{}", c.other), panels), coverage_text(s.experiment.alpha),
       c.equivalence ? ". Shaded: the margin" : "",
       csv_link(csv_name("difference", s.arms[c.other].arm.name), "CSV"));
 }

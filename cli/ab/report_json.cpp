@@ -1,5 +1,6 @@
 // report.json and experiment.json; see report.hpp.
 #include "ab/ab.hpp"
+#include "ab/family.hpp"
 
 #include "ab/charts.hpp"
 #include "ab/factorial.hpp"
@@ -394,6 +395,11 @@ std::vector<Factor> factors_of(const ordered_json& j) {
   return out;
 }
 
+ordered_json family_json(const FamilyShare& f) {
+  return {{"ledger", f.ledger}, {"family", f.family},           {"question", f.question},
+          {"alpha", f.alpha},   {"discoveries", f.discoveries}, {"rule", kLevelRules.name(f.rule)}};
+}
+
 ordered_json experiment_json(const Experiment& e) {
   ordered_json arms = ordered_json::array();
   for (const Arm& arm : e.arms) {
@@ -421,6 +427,7 @@ ordered_json experiment_json(const Experiment& e) {
   // Only where there are any: the digests of plans of sequential studies are those of this text.
   if (!e.factors.empty()) out["factors"] = factors_json(e.factors);
   if (e.ladder) out["ladder"] = ladder_rule_json(*e.ladder);
+  if (e.family) out["family"] = family_json(*e.family);
   return out;
 }
 
@@ -458,6 +465,11 @@ Experiment experiment_of(const ordered_json& j) {
   if (j.contains("tune") && !j.at("tune").is_null()) e.tune = tune_of(j.at("tune"));
   if (j.contains("factors")) e.factors = factors_of(j.at("factors"));
   if (j.contains("ladder")) e.ladder = ladder_of(j.at("ladder"));
+  if (j.contains("family")) {
+    const ordered_json& f = j.at("family");
+    e.family = {f.at("ledger"), f.at("family"),      f.at("question"),
+                f.at("alpha"),  f.at("discoveries"), kLevelRules.of(f.at("rule").get<std::string>())};
+  }
   return e;
 }
 
@@ -490,6 +502,12 @@ std::string report_json(const StudyResult& result) {
   }
   ordered_json comparisons = ordered_json::array();
   for (const Comparison& c : result.comparisons) comparisons.push_back(comparison_json(result, c));
+  ordered_json family = nullptr;
+  if (s.experiment.family) {
+    family = family_json(*s.experiment.family);
+    family["level"] = s.experiment.alpha;
+    family["discovery"] = is_discovery(result);
+  }
   ordered_json out = {
       {"format", "tenon.ab.report/1"},
       {"experiment", experiment_json(s.experiment)},
@@ -500,6 +518,7 @@ std::string report_json(const StudyResult& result) {
                        ? "for a fixed number of pairs; not valid here, because the study looked at "
                          "its pairs as they came"
                        : "for the number of pairs fixed beforehand"},
+      {"family", family},
       {"tuning", s.tuning ? ordered_json::parse(tuning_json(*s.tuning)) : ordered_json(nullptr)},
       {"refusals", s.refusals},
       {"notes", s.notes},

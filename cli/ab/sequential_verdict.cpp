@@ -17,7 +17,7 @@ std::string effect_text(const Experiment& e, const SequentialResult& s, const Pa
   std::string out = fmt::format("{} differs by {}", e.metric, fixed_signed(m.difference.mean, decimals));
   const Evidence& last = s.course.looks.back();
   if (std::isfinite(last.interval.low)) {
-    out += fmt::format(" ({:.4g}% confidence sequence {} to {}, {})", 100 * (1 - s.alpha),
+    out += fmt::format(" ({} confidence sequence {} to {}, {})", coverage_text(s.alpha),
                        fixed_signed(last.interval.low, decimals), fixed_signed(last.interval.high, decimals),
                        pairs_text(m.differences.size()));
   } else {
@@ -30,16 +30,17 @@ std::string process_name(SequentialMethod method) {
   return method == SequentialMethod::kSign ? "sign process" : "mixture for normal differences";
 }
 
-std::string level_text(const SequentialResult& s) {
-  return s.arms == 2 ? fmt::format("{} = 1 / alpha", compact(1 / s.alpha))
-                     : fmt::format("{} = {} / alpha, alpha shared by {} arms", compact(1 / s.alpha),
-                                   s.arms - 1, s.arms - 1);
+std::string needed_text(const Experiment& e, const SequentialResult& s) {
+  const char* alpha = e.family ? "the question's level" : "alpha";
+  return s.arms == 2 ? fmt::format("{} = 1 / {}", compact(1 / s.alpha), alpha)
+                     : fmt::format("{} = {} / {}, {} shared by {} arms", compact(1 / s.alpha), s.arms - 1,
+                                   alpha, e.family ? "which is" : alpha, s.arms - 1);
 }
 
 std::string present_evidence(const Experiment& e, const SequentialResult& s) {
   const Evidence& last = s.course.looks.back();
   std::string out = fmt::format("The e-value of a difference is {} after {}; {} would conclude.",
-                                e_value(last.log_e), pairs_text(last.pairs), level_text(s));
+                                e_value(last.log_e), pairs_text(last.pairs), needed_text(e, s));
   if (last.log_e_above) {
     out += fmt::format(" Those of equivalence within {} are {} and {}.", compact(*e.margin),
                        e_value(*last.log_e_above), e_value(*last.log_e_below));
@@ -103,7 +104,7 @@ Verdict decide_sequentially(const Experiment& e, const std::string& baseline, co
       out.sentences.push_back(
           fmt::format("Both one-sided processes reject a difference as large as the margin: e-values {} and "
                       "{}, needed: {}.",
-                      e_value(*last.log_e_above), e_value(*last.log_e_below), level_text(s)));
+                      e_value(*last.log_e_above), e_value(*last.log_e_below), needed_text(e, s)));
       break;
     case Conclusion::kGreater:
     case Conclusion::kLess: {
@@ -113,7 +114,7 @@ Verdict decide_sequentially(const Experiment& e, const std::string& baseline, co
           fmt::format("{} is {} than {}: {}.", other, improved ? "better" : "worse", baseline, effect);
       out.sentences.push_back(fmt::format("Decided by the {}: e-value {}, needed: {}.",
                                           process_name(e.sequential->method), e_value(last.log_e),
-                                          level_text(s)));
+                                          needed_text(e, s)));
       break;
     }
     case Conclusion::kNone:

@@ -38,8 +38,8 @@ std::string reading(const Experiment& e, const PairedMetric& m) {
   const char* word = !(p <= e.alpha) ? "no difference would be shown"
                      : improved      ? "it would be better"
                                      : "it would be worse";
-  return fmt::format("{}: {} differs by {} ({:.4g}% interval {} to {}, {} tuning seeds)", word, e.metric,
-                     fixed_signed(m.difference.mean, decimals), 100 * (1 - e.alpha),
+  return fmt::format("{}: {} differs by {} ({} interval {} to {}, {} tuning seeds)", word, e.metric,
+                     fixed_signed(m.difference.mean, decimals), coverage_text(e.alpha),
                      fixed_signed(m.difference.interval.low, decimals),
                      fixed_signed(m.difference.interval.high, decimals), m.differences.size());
 }

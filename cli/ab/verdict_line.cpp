@@ -2,6 +2,7 @@
 #include "ab/verdict_line.hpp"
 
 #include "ab/factorial.hpp"
+#include "ab/family.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -149,6 +150,13 @@ std::string verdict_line(const StudyOutcome& outcome) {
     out["ladder"] = ordered_json::parse(ladder_json(*outcome.ladder, false));
   }
   if (result.study.tuning) out["tuned"] = chosen_settings(*result.study.tuning);
+  if (const auto& family = result.study.experiment.family) {
+    out["family"] = {{"ledger", family->ledger},
+                     {"question", family->question},
+                     {"level", result.study.experiment.alpha},
+                     {"alpha", family->alpha},
+                     {"discovery", is_discovery(result)}};
+  }
   out["report"] = outcome.report_json_path;
   out["refusals"] = outcome.ladder ? outcome.ladder->refusals : result.study.refusals;
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -189,11 +189,50 @@ TEST_F(Sequential, TheLoopOfThePageKeepsWhatIsBetter) {
   EXPECT_EQ(std::system(command.c_str()), 0) << read_file(scratch_ / "errors");
   EXPECT_EQ(read_file(scratch_ / "said"),
             "kept optimizer.lr=1e-2\ndiscarded optimizer.lr=1e-5\nthe run is now best1.toml\n");
+  EXPECT_THAT(read_file(scratch_ / "errors"), HasSubstr("2 questions, 2 discoveries, 0 open"));
   std::istringstream lines(read_file(scratch_ / "verdicts.jsonl"));
   std::vector<std::string> verdicts;
-  for (std::string line; std::getline(lines, line);) verdicts.push_back(json::parse(line)["verdict"]);
+  for (std::string line; std::getline(lines, line);) {
+    const json verdict = json::parse(line);
+    verdicts.push_back(verdict["verdict"]);
+    EXPECT_EQ(verdict["family"]["question"], verdicts.size());
+    // The second one has less of alpha, and twice that for the discovery before it.
+    EXPECT_NEAR(verdict["family"]["level"].get<double>(), verdicts.size() == 1 ? 0.01464 : 0.01298, 1e-5);
+  }
   EXPECT_THAT(verdicts, ::testing::ElementsAre("better", "worse"));
   EXPECT_EQ(scratch_.run({"check", "best1.toml"}).status, 0);
+}
+
+TEST_F(Sequential, AQuestionOfAFamilyIsSpentOnceHoweverOftenItIsKilled) {
+  const std::vector<std::string> words{"study.toml", "--out", "out", "--family", "family", "--json"};
+  Command command{{"ab"}, scratch_.folder()};
+  command.arguments.insert(command.arguments.end(), words.begin(), words.end());
+  command.own_group = true;
+  std::mt19937 random(21);
+  int killed = 0;
+  for (int start = 0; start < 8; ++start) {
+    Child child(command);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 130));
+    if (!child.ended()) ++killed;
+    child.send_all(SIGKILL);
+    child.wait();
+  }
+  EXPECT_GE(killed, 2);
+  const Ended ended = ab(words);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_NEAR(verdict_of(ended)["family"]["level"].get<double>(), 0.01464, 1e-5);
+  const json ledger = json::parse(ab({"--ledger", "family", "--json"}).out);
+  EXPECT_EQ(ledger["questions"].size(), 1u);
+  EXPECT_EQ(ledger["open"], 0);
+  EXPECT_THAT(ab({"--ledger", "family"}).out, HasSubstr("1 question, one discovery, 0 open"));
+  // tenon report repeats the verdict at the same level.
+  const json before = json::parse(read_file(scratch_ / "out/report.json"));
+  EXPECT_THAT(scratch_.run({"report", "out"}).out, HasSubstr("Question 1 of the family"));
+  const json after = json::parse(read_file(scratch_ / "out/report.json"));
+  for (const char* key : {"verdict", "family", "experiment"}) EXPECT_EQ(after[key], before[key]) << key;
+  EXPECT_THAT(ab({"study.toml", "--out", "out"}).err, HasSubstr("go on with --family"));
+  EXPECT_THAT(ab({"study.toml", "--ledger", "family"}).err,
+              HasSubstr("an experiment has no place beside it"));
 }
 
 }  // namespace
