@@ -20,10 +20,6 @@ using nlohmann::ordered_json;
 
 constexpr double kNearby = 4;  // times the greatest size: farther off, a crossing says nothing
 
-std::string coverage_text(const LadderResult& result) {
-  return fmt::format("{:.4g}%", 100 * (1 - result.experiment.alpha));
-}
-
 /// Whether sizes are parameters that were counted.
 bool sizes_are_parameters(const LadderResult& result) {
   return std::none_of(result.points.begin(), result.points.end(),
@@ -92,7 +88,7 @@ std::string trend_headline(const LadderResult& result, const LadderLine& line) {
   const int fine = decimals_for(half_width(slope));
   const std::string per_doubling =
       fmt::format("{} per doubling of the size ({} interval {})", fixed_signed(fit.slope(), fine),
-                  coverage_text(result), signed_interval(slope, fine));
+                  coverage_text(result.experiment.alpha), signed_interval(slope, fine));
   const auto [least, greatest] = range_of_sizes(fit);
   const std::string ends = fmt::format("{} differs by {} at {} and by {} at {} on the fitted line", e.metric,
                                        fixed_signed(fit.at(least), decimals), size_text(result, least),
@@ -116,7 +112,7 @@ void add_held_out(const LadderResult& result, const LadderLine& line, std::vecto
       "measured {} "
       "({} to {}): the held-out effect is {}.",
       point.plan.point.name, size_text(result, point.plan.size),
-      fixed_signed(line.held_out->effect, decimals), coverage_text(result),
+      fixed_signed(line.held_out->effect, decimals), coverage_text(result.experiment.alpha),
       signed_interval(line.held_out->interval, decimals), fixed_signed(measured.effect.effect.mean, decimals),
       fixed_signed(measured.interval.low, decimals), fixed_signed(measured.interval.high, decimals),
       *line.within ? "within the prediction interval"
@@ -129,7 +125,7 @@ void add_beyond(const LadderResult& result, const LadderLine& line, std::vector<
   std::string text;
   for (const LadderPrediction& p : line.beyond) {
     text += fmt::format("{}{} ({} interval {}) at {} the greatest size", text.empty() ? "" : ", and ",
-                        fixed_signed(p.effect, decimals), coverage_text(result),
+                        fixed_signed(p.effect, decimals), coverage_text(result.experiment.alpha),
                         signed_interval(p.interval, decimals), times_text(p.size / greatest));
   }
   out.push_back(fmt::format(
@@ -381,7 +377,7 @@ std::string ladder_figure(const LadderResult& result, const LadderLine& line) {
   const Experiment& e = result.experiment;
   std::string caption =
       fmt::format("{} \u2212 {}: mean of the pairs of each point with its {} interval", escape_html(line.arm),
-                  escape_html(e.arms.front().name), coverage_text(result));
+                  escape_html(e.arms.front().name), coverage_text(result.experiment.alpha));
   if (line.fit && line.trend == Trend::kNotALine) {
     caption += "; faint: the least-squares line, which does not describe the points";
   } else if (line.fit) {
@@ -454,7 +450,7 @@ std::string points_table(const LadderResult& result) {
                 {"runs", false},
                 {"arm", false},
                 {"verdict", false},
-                {"effect (" + coverage_text(result) + " interval)", true},
+                {"effect (" + coverage_text(result.experiment.alpha) + " interval)", true},
                 {"fitted", true}},
                rows);
 }
@@ -474,7 +470,7 @@ std::string fits_table(const LadderResult& result) {
   if (rows.empty()) return "";
   return table({{"arm", false},
                 {"slope per doubling", true},
-                {coverage_text(result) + " interval", true},
+                {coverage_text(result.experiment.alpha) + " interval", true},
                 {"chi-square", true},
                 {"degrees of freedom", true},
                 {"p of the fit", true}},

@@ -1,5 +1,5 @@
 // Sequential studies with real runs of a fraction of a second: an early end, interruptions at random moments,
-// a proposal, and the loop of docs/ab.md.
+// a proposal, and the loop of docs/questions.md.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
@@ -168,9 +168,9 @@ TEST_F(Sequential, AProposalIsWrittenAndRun) {
               HasSubstr("has no run.steps"));
 }
 
-/// The block of docs/ab.md after the line <!-- loop.sh -->.
+/// The block of docs/questions.md after the line <!-- loop.sh -->.
 std::string loop_of_the_page() {
-  const std::string page = read_file(fs::path(TENON_SOURCE_DIR) / "docs/ab.md");
+  const std::string page = read_file(fs::path(TENON_SOURCE_DIR) / "docs/questions.md");
   const std::string fence = "<!-- loop.sh -->\n```sh\n";
   const std::size_t begin = page.find(fence);
   if (begin == std::string::npos) return "";
