@@ -84,6 +84,7 @@ extern const Command kGenerate;
 extern const Command kGraph;
 extern const Command kLaunch;
 extern const Command kNewPlugin;
+extern const Command kPower;
 extern const Command kQuantize;
 extern const Command kReproduce;
 extern const Command kSimulate;

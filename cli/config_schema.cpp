@@ -6,6 +6,7 @@
 #include "ab/experiment.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
+#include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
 
@@ -338,7 +339,7 @@ class SchemaWriter {
 }  // namespace
 
 const std::vector<std::string>& schema_names() {
-  static const std::vector<std::string> names{"run", "experiment", "study", "simulate"};
+  static const std::vector<std::string> names{"run", "experiment", "study", "simulate", "power"};
   return names;
 }
 
@@ -350,6 +351,9 @@ ConfigSchema config_schema(const std::string& name, Registry& registry) {
     return SchemaWriter(registry, reproduce::study_tables()).write("a study of tenon reproduce");
   if (name == "simulate")
     return SchemaWriter(registry, simulate::simulation_tables()).write("a simulation of tenon simulate");
+  if (name == "power")
+    return SchemaWriter(registry, power::power_tables())
+        .write("a site of tenon power, or levels or limits for it");
   fail_config(fmt::format("tenon inspect --json-schema: there is no kind of file '{}'{} (known: {})", name,
                           config::suggestion(name, schema_names()), fmt::join(schema_names(), ", ")));
 }

@@ -11,7 +11,7 @@
 
 namespace tenon::cli {
 
-/// "run", "experiment", "study", "simulate".
+/// "run", "experiment", "study", "simulate", "power".
 const std::vector<std::string>& schema_names();
 
 struct ConfigSchema {

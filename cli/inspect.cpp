@@ -95,8 +95,10 @@ std::string capabilities_of(std::uint64_t bits) {
 }
 
 std::string snippet_of(const plugin::ComponentDescription& component) {
-  static const std::map<std::string, std::string> kTables = {
-      {"dataset", "[data]"}, {"observer", "[[observe]]"}, {"layer", "[[model.layer]]"}};
+  static const std::map<std::string, std::string> kTables = {{"dataset", "[data]"},
+                                                             {"observer", "[[observe]]"},
+                                                             {"layer", "[[model.layer]]"},
+                                                             {"power", "[[power.policy]]\nat = \"site\""}};
   const std::string kind(config::kind_name(component.kind));
   const auto table = kTables.find(kind);
   std::string out =
@@ -466,8 +468,9 @@ void declare_inspect(po::options_description& options) {
   options.add_options()("markdown", "reference pages as Markdown");
   options.add_options()("no-load", "of a FILE: only what can be read without running its code");
   options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
-  options.add_options()("json-schema", po::value<std::string>(),
-                        "FILES  JSON schema of such files, for editors: run, experiment, study or simulate");
+  options.add_options()(
+      "json-schema", po::value<std::string>(),
+      "FILES  JSON schema of such files, for editors: run, experiment, study, simulate or power");
 }
 
 int run_inspect(const std::vector<std::string>& arguments) {

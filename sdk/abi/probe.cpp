@@ -34,6 +34,7 @@
 #include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/power.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
@@ -496,6 +497,14 @@ TYPE(LambDirection)
 TYPE(LambMomentsRule)
 TYPE(LambWeightsRule)
 INSTANCE(RuleList, tenon::AdamWRule)
+
+// <tenon/power.hpp>
+TYPE(PowerSetup)
+TYPE(PowerSample)
+TYPE(PowerOutput)
+TYPE(PowerPolicy)
+TYPE(Power)
+TYPE(PowerPolicyBase)
 
 // <tenon/simulator.hpp>
 TYPE(SimulatedField)

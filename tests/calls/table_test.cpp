@@ -267,6 +267,7 @@ const char* const kDoctor = "`tenon doctor` alone asks, in a process of its own"
 const char* const kOther = "plugins call it, and never the core: the caller is named";
 const char* const kDeath = "needs a rank that dies in a process of its own";
 const char* const kSimulates = "`tenon simulate` calls it in processes of its own";
+const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kCheck = "`tenon check` alone asks";
 const char* const kNowhere = "the core never calls it";
 
@@ -389,10 +390,8 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor},
-    {"DeviceEvents", kOther},
-    {"DeviceStreams", kOther},
-    {"Simulator", kSimulates},
+    {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther}, {"DeviceStreams", kOther},
+    {"Power", kPower},           {"PowerPolicy", kPower},  {"Simulator", kSimulates},
 };
 
 // The cells.

@@ -8,6 +8,7 @@
 #include "ab/experiment.hpp"
 #include "config/run_schema.hpp"
 #include "config/testing/key_mutations.hpp"
+#include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
 
@@ -118,7 +119,8 @@ TEST(ConfigSchema, AcceptsEveryShippedFile) {
   const std::pair<const char*, std::vector<const char*>> kinds[] = {{"run", {"base", "presets", "reproduce"}},
                                                                     {"experiment", {"experiments"}},
                                                                     {"study", {"studies"}},
-                                                                    {"simulate", {"simulate"}}};
+                                                                    {"simulate", {"simulate"}},
+                                                                    {"power", {"power"}}};
   std::size_t files = 0;
   for (const auto& [name, folders] : kinds) {
     FileSchema schema(name);
@@ -325,6 +327,8 @@ TEST(ConfigSchema, RefusesWhatTheProgramRefuses) {
   edit_files(
       "simulate", "simulate",
       [](const std::string& path) { simulate::read_plan(Config::load(path, {}), registry(), path); }, tally);
+  edit_files(
+      "power", "power", [](const std::string& path) { power::read_file(path, registry()); }, tally);
   EXPECT_GT(tally.refused, in_runs + 200);
   EXPECT_EQ(tally.wrongly, std::vector<std::string>());
   EXPECT_GE(tally.caught * 100, tally.refused * 95) << "fewer than 95 % of the refused edits";
@@ -339,7 +343,7 @@ TEST(ConfigSchema, AnUnknownKindOfFileIsNamed) {
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(ended.err,
             "tenon: tenon inspect --json-schema: there is no kind of file 'experimnt'; did you mean "
-            "'experiment'? (known: run, experiment, study, simulate)\n");
+            "'experiment'? (known: run, experiment, study, simulate, power)\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "ab/experiment.hpp"
 #include "config/run_schema.hpp"
 #include "config/testing/key_mutations.hpp"
+#include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
 
@@ -124,6 +125,44 @@ const KeysByTable kSimulateKeys = {
      {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "past", "cells", "injectors",
       "ratio_low", "ratio_high", "producers", "margin", "moves"}}};
 
+const KeysByTable kPowerKeys = {{"[power]",
+                                 {"trace", "repeat", "levels", "spec", "folder", "rate_hz", "lead_s",
+                                  "measure", "settle_s", "constant_share", "workers", "phase", "policy"}},
+                                {"[power.workers]", {"count", "offsets", "jitter_s", "seed"}},
+                                {"[[power.phase]]", {"name", "seconds"}},
+                                {"[[power.policy]]",
+                                 {"at",
+                                  "type",
+                                  "floor",
+                                  "ceiling",
+                                  "ramp_up",
+                                  "ramp_down",
+                                  "hysteresis_s",
+                                  "target",
+                                  "period_s",
+                                  "start_below",
+                                  "stop_above",
+                                  "n_on",
+                                  "block",
+                                  "block_s",
+                                  "first_blocks",
+                                  "most_blocks",
+                                  "gain",
+                                  "capacity_s",
+                                  "cutoff_hz",
+                                  "charge",
+                                  "discharge",
+                                  "charge_efficiency",
+                                  "discharge_efficiency",
+                                  "soc_gain",
+                                  "soc_target",
+                                  "soc_start"}},
+                                {"[spec]",
+                                 {"name", "note", "ramp_up", "ramp_down", "ramp_window_s", "range",
+                                  "range_window_s", "band_low_hz", "band_high_hz", "band_share"}},
+                                {"[levels]", {"name", "note", "rated_watts", "rise_s", "fall_s"}},
+                                {"[[level]]", {"phase", "share", "activity", "rise_s", "fall_s"}}};
+
 /// Files that are not runs: experiments, studies and simulations, each with its own reader.
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
@@ -198,6 +237,10 @@ TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
   mutate_files(total, "simulate", kSimulateKeys,
                [&](const std::string& path) { simulate::read_plan(Config::load(path, {}), registry, path); });
   EXPECT_GT(total.keys, without_simulations + 12);
+  const std::size_t without_sites = total.keys;
+  mutate_files(total, "power", kPowerKeys,
+               [&](const std::string& path) { power::read_file(path, registry); });
+  EXPECT_GT(total.keys, without_sites + 30);
   EXPECT_EQ(total.accepted, std::vector<std::string>());
   EXPECT_LE(total.misguided.size() * 10, total.long_keys)
       << "fewer than 90 % of " << total.long_keys << " keys have only right suggestions";

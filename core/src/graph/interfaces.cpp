@@ -17,6 +17,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
+#include <tenon/power.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/simulator.hpp>
 
@@ -149,6 +150,14 @@ std::span<const SimulatedField> SimulatorBase::shared() const {
 void SimulatorBase::share(std::uint64_t, std::span<const TensorView>) {}
 void* SimulatorBase::query(std::string_view) {
   return nullptr;
+}
+
+PowerPolicy::~PowerPolicy() = default;
+Power::~Power() = default;
+PowerPolicyBase::~PowerPolicyBase() = default;
+void PowerPolicyBase::account(const std::function<void(std::string_view, double)>&) const {}
+void* PowerPolicyBase::query(std::string_view interface_id) {
+  return interface_id == PowerPolicy::kId ? static_cast<PowerPolicy*>(this) : nullptr;
 }
 
 TENON_ABI_END

@@ -1,0 +1,75 @@
+// Contract `power/1`: what draws, reads or smooths electrical power. A component takes roles, each of which
+// is a whole contract with one caller and is asked for by id. The role of today is PowerPolicy, which `tenon
+// power` applies to a simulated load; it never sees a run, so it cannot change one.
+#pragma once
+
+#include <tenon/state.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+TENON_ABI_BEGIN
+
+/// The place of a policy: one worker, or all workers together. Options of policies are in shares of
+/// rated_watts, so one setting serves both.
+struct PowerSetup {
+  double seconds_per_sample = 1e-3;
+  double rated_watts = 1;  ///< of the load without mitigation: of a worker, or of the whole site
+  int workers = 1;         ///< whose load is summed in a sample
+};
+
+/// The load during one interval.
+struct PowerSample {
+  double watts = 0;
+  double activity = 0;  ///< of the workload itself, between 0 and 1: mean over the workers
+  bool ended = false;   ///< the job is over; what a policy holds up may come down
+};
+
+/// A policy's answer: watts = load + burnt - withheld + stored, to rounding.
+struct PowerOutput {
+  double watts = 0;        ///< drawn from the next place on the way to the grid
+  double burnt = 0;        ///< added and turned into heat
+  double withheld = 0;     ///< of the load, not served: the worker is throttled
+  double stored = 0;       ///< into a storage at its terminals; negative: out of it
+  double charge_j = 0;     ///< in the storage after the interval
+  double work = 1;         ///< share of the interval's work that was done; the rest comes later
+  bool violation = false;  ///< a limit of the policy's hardware kept it from its aim
+};
+
+/// Role: changes a load, interval by interval. Pure in its inputs: options, setup and samples since start()
+/// decide every bit; there is no clock and no random number. One thread.
+class PowerPolicy {
+ public:
+  static constexpr const char* kId = "tenon.power.policy/1";
+  virtual ~PowerPolicy();
+  /// Whether the options leave every load as it is: step() then returns the sample's watts to the bit.
+  virtual bool neutral() const = 0;
+  /// Forgets all samples. Throws Error(kConfig) where the options cannot serve this place.
+  virtual void start(const PowerSetup& setup) = 0;
+  /// Allocates nothing. The first sample after start() is the state from which limits of change count.
+  virtual PowerOutput step(const PowerSample& sample) = 0;
+  /// All that step() reads of earlier samples. A policy that loads it after start() goes on to the same bits.
+  virtual void state(StateVisitor& visitor) = 0;
+  /// Counts of the policy beyond the sums of PowerOutput, for tables; names are valid during the call.
+  virtual void account(const std::function<void(std::string_view, double)>& sink) const = 0;
+};
+
+class Power {
+ public:
+  using Interface = Power;
+  static constexpr const char* kKind = "power/1";
+  virtual ~Power();
+  /// A role of this component by its id, else null. At least one.
+  virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Base of components that are a policy and nothing else.
+class PowerPolicyBase : public Power, public PowerPolicy {
+ public:
+  ~PowerPolicyBase() override;
+  void account(const std::function<void(std::string_view, double)>& sink) const override;
+  void* query(std::string_view interface_id) override;
+};
+
+TENON_ABI_END

@@ -1,0 +1,86 @@
+// Power policies that are wrong in one way each.
+#include <tenon/plugin.hpp>
+#include <tenon/power.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace {
+
+using namespace tenon;
+
+/// Holds the power of the last sample, if that was higher, for one more.
+class Base : public PowerPolicyBase {
+ public:
+  explicit Base(const Options&) {}
+  bool neutral() const override { return false; }
+  void start(const PowerSetup&) override { last_ = 0; }
+  PowerOutput step(const PowerSample& sample) override {
+    PowerOutput output;
+    output.watts = std::max(last_, sample.watts);
+    output.burnt = output.watts - sample.watts;
+    last_ = sample.watts;
+    return output;
+  }
+  void state(StateVisitor& visitor) override { visitor.real("last", last_); }
+
+ protected:
+  double last_ = 0;
+};
+
+class HasNoRole final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "has_no_role", .summary = "answers no id"};
+  using Base::Base;
+  void* query(std::string_view) override { return nullptr; }
+};
+
+class LosesEnergy final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "loses_energy", .summary = "does not report what it burns"};
+  using Base::Base;
+  PowerOutput step(const PowerSample& sample) override {
+    PowerOutput output = Base::step(sample);
+    output.burnt = 0;
+    return output;
+  }
+};
+
+class CallsItselfNeutral final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "calls_itself_neutral", .summary = "is not"};
+  using Base::Base;
+  bool neutral() const override { return true; }
+};
+
+class Remembers final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "remembers", .summary = "start() keeps the last sample"};
+  using Base::Base;
+  void start(const PowerSetup&) override {}
+};
+
+class ForgetsItsState final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "forgets_its_state", .summary = "state() visits nothing"};
+  using Base::Base;
+  void state(StateVisitor&) override {}
+};
+
+class Allocates final : public Base {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "allocates", .summary = "asks the heap in step()"};
+  using Base::Base;
+  PowerOutput step(const PowerSample& sample) override {
+    kept_ = std::make_unique<double>(sample.watts);
+    return Base::step(sample);
+  }
+
+ private:
+  std::unique_ptr<double> kept_;
+};
+
+}  // namespace
+
+TENON_PLUGIN(PluginInfo{.id = "broken.power", .version = "1.0.0", .summary = "wrong power policies"},
+             HasNoRole, LosesEnergy, CallsItselfNeutral, Remembers, ForgetsItsState, Allocates)
