@@ -26,15 +26,22 @@ bool sizes_are_parameters(const LadderResult& result) {
                       [](const PointStudy& p) { return p.plan.point.size.has_value(); });
 }
 
-/// "35.1 k parameters", "size 3".
-std::string size_text(const LadderResult& result, double size) {
-  if (sizes_are_parameters(result)) return quantity(size, Axis::kSamples) + " parameters";
-  return "size " + compact(size);
+/// "512", "35.1 k", "120 k": three digits of thousands and more.
+std::string count_text(double count) {
+  static constexpr std::pair<double, const char*> kPrefixes[] = {
+      {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (const auto& [scale, prefix] : kPrefixes) {
+    if (count < std::max(scale, 1e4)) continue;
+    const double v = count / scale;
+    return fmt::format("{} {}", fixed(v, v < 9.995 ? 2 : v < 99.95 ? 1 : 0), prefix);
+  }
+  return fixed(count, 0);
 }
 
-double three_digits(double value) {
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
-  return std::round(value / unit) * unit;
+/// "35.1 k parameters", "size 3".
+std::string size_text(const LadderResult& result, double size) {
+  if (sizes_are_parameters(result)) return count_text(size) + " parameters";
+  return "size " + compact(size);
 }
 
 std::string times_text(double times) {
@@ -142,8 +149,7 @@ LadderWords words_of(const LadderResult& result, const LadderLine& line) {
   const double crossing = line.fit->crossing();
   const bool has_trend = line.trend != Trend::kNotALine && line.trend != Trend::kNone;
   if (has_trend && crossing > least && crossing < kNearby * greatest)
-    out.sentences.push_back(
-        fmt::format("The fitted line crosses zero at {}.", size_text(result, three_digits(crossing))));
+    out.sentences.push_back(fmt::format("The fitted line crosses zero at {}.", size_text(result, crossing)));
   if (line.held_out) add_held_out(result, line, out.sentences);
   if (!line.beyond.empty()) add_beyond(result, line, out.sentences);
   if (line.trend == Trend::kNotALine) {
@@ -302,7 +308,7 @@ void draw_sizes(Svg& svg, const Frame& frame, const LadderResult& result) {
   for (const PointStudy& point : result.points) sizes.insert(point.plan.size);
   double free_from = 0;
   for (const double size : sizes) {
-    const std::string label = sizes_are_parameters(result) ? quantity(size, Axis::kSamples) : compact(size);
+    const std::string label = sizes_are_parameters(result) ? count_text(size) : compact(size);
     const double half = 3.5 * static_cast<double>(label.size()) + 4, x = frame.x(std::log2(size));
     svg.line({x, frame.bottom()}, {x, frame.bottom() + 4}, "axis");
     if (x - half < free_from) continue;
@@ -429,8 +435,7 @@ std::string points_table(const LadderResult& result) {
     const std::string name =
         fmt::format("<a href=\"points/{0}/report.html\">{0}</a>{1}", escape_html(plan.point.name),
                     point.held_out ? " <span class=\"note\">held out</span>" : "");
-    const std::string size =
-        sizes_are_parameters(result) ? quantity(plan.size, Axis::kSamples) : compact(plan.size);
+    const std::string size = sizes_are_parameters(result) ? count_text(plan.size) : compact(plan.size);
     const std::string runs = fmt::format("{} of {}", point.runs, budget_text_of(plan.budget));
     if (point.effects.empty()) rows.push_back({{name, size, runs, "", "no verdict", "", ""}, false});
     for (const PointEffect& e : point.effects) {
