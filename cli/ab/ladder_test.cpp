@@ -307,6 +307,13 @@ TEST(LadderFile, SaysWhereAndWhatIsWrong) {
        "ladder.toml:15:", "the difference of final values"},
       {whole + "[sequential]\nmax_seeds = 3\nfirst_look = 2\n",
        "ladder.toml:13:", "[sequential] stops the study"},
+      {"base = \"base.toml\"\nseeds = [1, 2, 3]\n"
+       "[[factor]]\nname = \"rate\"\nlevels = [{ name = \"low\" }, { name = \"high\", set = { "
+       "\"optimizer.lr\" = 1 } }]\n"
+       "[[factor]]\nname = \"size\"\nlevels = [{ name = \"s\" }, { name = \"l\", set = { \"data.batch\" = 8 "
+       "} }]\n" +
+           std::string(kLadder),
+       "ladder.toml:9:", "a ladder compares arms, and [[factor]] tables make a factorial study"},
       {whole + "[budget]\nsteps = 3\n", "ladder.toml:13:", "so [budget] says nothing"},
       {testing::replaced(whole, "steps = 20", "size = 1"), "ladder.toml:13:", "a point has no budget"},
       {testing::replaced(whole, "points", "tokens_per_parameter = 1\nsamples_per_parameter = 1\npoints"),
@@ -514,6 +521,9 @@ TEST_F(LadderStage, RefusesBeforeTheFirstRun) {
   o = options();
   o.restart = true;
   EXPECT_THAT(error_of(o), HasSubstr("--restart"));
+  o = options();
+  o.family = folder_ + "/family";
+  EXPECT_THAT(error_of(o), HasSubstr("leave out --family"));
   o = options();
   o.measure = {};
   EXPECT_THAT(error_of(o), HasSubstr("point 'a' cannot be built, and nothing was started"));
