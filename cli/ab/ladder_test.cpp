@@ -313,7 +313,7 @@ TEST(LadderFile, SaysWhereAndWhatIsWrong) {
        "[[factor]]\nname = \"size\"\nlevels = [{ name = \"s\" }, { name = \"l\", set = { \"data.batch\" = 8 "
        "} }]\n" +
            std::string(kLadder),
-       "ladder.toml:9:", "a ladder compares arms, and [[factor]] tables make a factorial study"},
+       "ladder.toml:11:", "a ladder compares arms, and [[factor]] tables make a factorial study"},
       {whole + "[budget]\nsteps = 3\n", "ladder.toml:13:", "so [budget] says nothing"},
       {testing::replaced(whole, "steps = 20", "size = 1"), "ladder.toml:13:", "a point has no budget"},
       {testing::replaced(whole, "points", "tokens_per_parameter = 1\nsamples_per_parameter = 1\npoints"),

@@ -97,9 +97,7 @@ void expect_deadline(TransportRig& rig, const Operation& operation) {
   }
 }
 
-}  // namespace
-
-void names_the_late_rank(Subject& subject) {
+void names_who_is_late(Subject& subject) {
   std::vector<std::unique_ptr<TransportRig>> rigs;
   std::vector<std::future<void>> ended;
   for (const Operation& operation : kOperations) {
@@ -307,8 +305,6 @@ void transport_allocates_nothing(Subject& subject) {
 
 // Every operation against its plain meaning on 1, 2, 3 and 4 ranks, sums bit for bit in the fixed order,
 // traffic against its closed forms.
-
-namespace {
 
 constexpr int kWorlds[] = {1, 2, 3, 4};
 /// Empty, shorter than a line for each member, ending inside a line, several units.
@@ -640,7 +636,7 @@ constexpr Check kTransportChecks[] = {
     {"transport.counts_what_it_sends", kTransportKind,
      "bytes, messages and operations equal the closed forms", counts_what_it_sends},
     {"transport.names_the_late_rank", kTransportKind,
-     "each wait ends at the deadline and says who did not come", names_the_late_rank},
+     "each wait ends at the deadline and says who did not come", names_who_is_late},
     {"transport.cancels_all", kTransportKind,
      "cancel ends the waits of all members, now and later, with its reason", cancels_all},
     {"transport.cancels_a_process", kTransportKind,

@@ -85,7 +85,11 @@ using KeysByTable = std::map<std::string, std::set<std::string>>;
 const KeysByTable kExperimentKeys = {
     {"",
      {"question", "base", "seeds", "metric", "lower_is_better", "secondary", "margin", "target", "decide_by",
-      "test", "alpha", "power", "budget", "sequential", "arm"}},
+      "test", "alpha", "power", "budget", "sequential", "arm", "tune", "factor", "ladder"}},
+    {"[tune]", {"trials", "seeds", "arms", "on_failure", "budget"}},
+    {"[[tune.key]]", {"name", "from", "to", "scale", "whole", "hard_ends", "values", "choices", "only"}},
+    {"[[factor]]", {"name", "levels"}},
+    {"[ladder]", {"points", "held_out", "samples_per_parameter", "tokens_per_parameter"}},
     {"[budget]", {"steps", "samples", "tokens", "seconds", "bytes"}},
     {"[sequential]", {"max_seeds", "first_look", "block", "method", "futility"}},
     {"[[arm]]", {"name", "extends", "set"}}};
