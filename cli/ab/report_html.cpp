@@ -262,7 +262,7 @@ std::string looks_table(const Comparison& c, const Experiment& e) {
       row.cells_html.insert(row.cells_html.end(), {e_value(*look.log_e_above), e_value(*look.log_e_below)});
     rows.push_back(std::move(row));
   }
-  const std::string whole = table(columns, rows);
+  std::string whole = table(columns, rows);
   if (rows.size() <= kOpenLooks) return whole;
   return fmt::format("<details><summary>All {} looks</summary>\n{}</details>\n{}", rows.size(), whole,
                      table(columns, {rows.back()}));
