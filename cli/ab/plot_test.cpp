@@ -96,5 +96,12 @@ TEST(Svg, EscapesAndBreaks) {
   EXPECT_THAT(text, ::testing::HasSubstr("a &lt; b"));
 }
 
+TEST(Svg, PointsFarOutsideTheDrawingAreOrdinaryInput) {
+  Svg svg(100, 100, "chart", "far");
+  const Point line[] = {{10, 1e300}, {20, -1e300}, {30, 50}};
+  svg.polyline(line, "curve", "");
+  EXPECT_THAT(svg.take(), ::testing::HasSubstr("d=\"M10 1000000l10-2000000 10 1000050\""));
+}
+
 }  // namespace
 }  // namespace tenon::ab

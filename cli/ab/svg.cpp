@@ -40,7 +40,8 @@ class PathData {
   const std::string& text() const { return text_; }
 
  private:
-  static long long tenths(double v) { return std::llround(10 * v); }
+  /// A run that diverges may be 1e300 pixels away; a million is far outside every drawing, too.
+  static long long tenths(double v) { return std::llround(10 * std::clamp(v, -1e6, 1e6)); }
   /// 42 is "4.2", -3 is "-.3".
   static std::string number(long long tenths) {
     const long long size = std::llabs(tenths);
