@@ -319,7 +319,7 @@ void judge(const Pair& pair, const PairStudy& study, Score& score) {
   const nlohmann::json report = study.report(0, kRates - 1);
   ++score.pairs;
   for (const auto& arm : report.at("tuning").at("arms"))
-    EXPECT_LE(arm.at("cost").at("runs"), 2 * kRates) << pair.name();  // less those that left no record
+    EXPECT_EQ(arm.at("cost").at("runs"), 2 * kRates) << pair.name() << ": " << arm.at("trials").dump();
   EXPECT_THAT(study.samples_of_completed_tries(), ::testing::SizeIs(1)) << pair.name();
   std::string verdict = "none", pairs = "0";
   if (!report.at("comparisons").empty()) {
