@@ -185,6 +185,22 @@ void check_tables(const Config& config, std::span<const std::string> known, cons
   }
 }
 
+/// Options of the table `key`, which a file of `what` has, beside other tables that are `known`. Throws
+/// Error(kConfig).
+std::unique_ptr<ResolvedOptions> options_of_file(const Config& config, const std::string& path,
+                                                 const char* what, const std::string& key,
+                                                 std::span<const OptionSpec> specs,
+                                                 std::span<const std::string> known) {
+  std::vector<std::string> problems;
+  check_tables(config, known, what, problems);
+  const Value* table = config.find(key);
+  if (table == nullptr) problems.push_back(fmt::format("{}: there is no table [{}]", path, key));
+  throw_problems(problems);
+  auto options = options_of(table, "[" + key + "]", specs, {}, problems);
+  throw_problems(problems);
+  return options;
+}
+
 std::string folder_of(const Options& options, const std::string& path) {
   std::string folder =
       options.has("folder") ? std::string(options.text("folder")) : "power/" + fs::path(path).stem().string();
@@ -286,14 +302,8 @@ std::vector<config::TableSpecs> power_tables() {
 
 GridSpec read_spec(const std::string& path) {
   const Config config = Config::load(path, {});
-  std::vector<std::string> problems;
   const std::string known[] = {"spec"};
-  check_tables(config, known, "a specification", problems);
-  const Value* table = config.find("spec");
-  if (table == nullptr) problems.push_back(fmt::format("{}: there is no table [spec]", path));
-  throw_problems(problems);
-  const auto options = options_of(table, "[spec]", kSpecOptions, {}, problems);
-  throw_problems(problems);
+  const auto options = options_of_file(config, path, "a specification", "spec", kSpecOptions, known);
   GridSpec spec;
   spec.path = path;
   spec.name = options->text("name");
@@ -314,20 +324,15 @@ GridSpec read_spec(const std::string& path) {
 
 Levels read_levels(const std::string& path) {
   const Config config = Config::load(path, {});
-  std::vector<std::string> problems;
   const std::string known[] = {"levels", "level"};
-  check_tables(config, known, "a file of levels", problems);
-  const Value* table = config.find("levels");
-  if (table == nullptr) problems.push_back(fmt::format("{}: there is no table [levels]", path));
-  throw_problems(problems);
-  const auto options = options_of(table, "[levels]", kLevelsOptions, {}, problems);
-  throw_problems(problems);
+  const auto options = options_of_file(config, path, "a file of levels", "levels", kLevelsOptions, known);
   Levels levels;
   levels.path = path;
   levels.name = options->text("name");
   levels.note = options->text("note");
   levels.rated_watts = options->real("rated_watts");
   const double rise_s = options->real("rise_s"), fall_s = options->real("fall_s");
+  std::vector<std::string> problems;
   std::set<std::string> names;
   for (const Value& entry : tables_of(&config.root(), "level", problems)) {
     const auto before = problems.size();
