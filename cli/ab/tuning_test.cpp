@@ -607,7 +607,7 @@ TEST_F(TuneStage, PrecedesASequentialStudyWhosePlanItBelongsTo) {
       SequentialRule{.max_seeds = 12, .first_look = 5, .method = SequentialMethod::kNormal};
   experiment_.tune->keys[0] = range_key("optimizer.lr", 1e-4, 1e-1);
   experiment_.tune->trials = 7;
-  EXPECT_EQ(run_study(experiment_, options()).exit_status, 1);  // an edge: nobody has looked yet
+  EXPECT_EQ(run_study(experiment_, options()).exit_status, 1);  // an edge: no look was made yet
   experiment_.tune->keys[0] = range_key("optimizer.lr", 1e-4, 1);
   experiment_.tune->trials = 9;
   const StudyOutcome out = run_study(experiment_, options());
