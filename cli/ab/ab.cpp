@@ -7,7 +7,6 @@
 #include "ab/kept_runs.hpp"
 #include "ab/look_record.hpp"
 #include "ab/race.hpp"
-#include "ab/study_lock.hpp"
 #include "ab/tune_stage.hpp"
 #include "base/file_descriptor.hpp"
 
@@ -71,8 +70,8 @@ void check_options(const Experiment& experiment, const StudyOptions& options) {
   }
   if (experiment.tune && options.self_check) {
     fail_config(
-        "--aa compares an arm with itself, and [tune] could give its copies different settings; use one of "
-        "them");
+        "--aa compares an arm with itself, and [tune] could give its copies different settings; "
+        "use one of them");
   }
   if (options.self_check && !options.family.empty()) {
     fail_config("--aa asks nothing about the arms, so it has no place in a family; leave out --family");
@@ -80,8 +79,7 @@ void check_options(const Experiment& experiment, const StudyOptions& options) {
   if (experiment.ladder && !options.family.empty()) {
     fail_config(
         "a [ladder] asks one question per point and another of the line, so it has no place in a family; "
-        "leave "
-        "out --family");
+        "leave out --family");
   }
   if (!experiment.sequential) {
     if (options.restart && options.family.empty())
@@ -92,8 +90,7 @@ void check_options(const Experiment& experiment, const StudyOptions& options) {
   if (options.self_check) {
     fail_config(
         "--aa counts how often the rule for a fixed number of pairs errs, and [sequential] is another rule; "
-        "use one "
-        "of them");
+        "use one of them");
   }
 }
 
@@ -213,7 +210,7 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
-  const StudyLock lock(folder);
+  const FileLock lock = lock_study(folder);
   std::optional<LookRecord> looks;
   const std::string digest = asked.sequential || !options.family.empty() ? plan_digest(asked) : "";
   const auto begin_looks = [&] {  // refuses before anything is overwritten
@@ -255,6 +252,16 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   StudyOutcome out = report_on(std::move(study), asked.family ? Answering::kRecord : Answering::kNone);
   out.runs = std::move(runs);
   return out;
+}
+
+FileLock lock_study(const std::string& folder) {
+  constexpr std::chrono::milliseconds kPatience{500};
+  return {(fs::path(folder) / "study.lock").string(), kPatience, [&](int holder) {
+            return fmt::format(
+                "{} works on the study in {}, and only one may: wait until it has ended, stop it with Ctrl-C "
+                "(SIGINT), or name another folder with --out. tenon report shows how far it is",
+                holder > 0 ? fmt::format("process {}", holder) : "another process", folder);
+          }};
 }
 
 bool is_study_folder(const std::string& folder) {

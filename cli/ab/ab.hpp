@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/analysis.hpp"
+#include "ab/file_lock.hpp"
 #include "ab/ladder_stage.hpp"
 #include "ab/runner.hpp"
 
@@ -39,6 +40,11 @@ struct StudyOutcome {
 /// its verdict. Throws Error(kConfig) for what is wrong before the first run, Error(kRun) if another process
 /// works on the study.
 StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options);
+
+/// Keeps two processes from working on one study: both would make the same runs, and each would read those of
+/// the other half made. A lock on DIR/study.lock; readers of a study (`tenon report`) do not need it. Throws
+/// Error(kRun), which names the folder, the process that holds the lock, and what to do.
+FileLock lock_study(const std::string& folder);
 
 /// Writes both reports again from a study's folder. Throws Error(kConfig) if it is none.
 StudyOutcome report_study(const std::string& folder);

@@ -18,30 +18,6 @@ namespace {
 
 constexpr double kDodge = 5;  // pixels between the lines of a plot, so that their intervals can be told apart
 
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-/// Rows as columns of plain text, the first one left-aligned.
-std::string text_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line = "  ";
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      line += row[c];
-      if (c + 1 < row.size()) line += std::string(widths[c] - width_of(row[c]) + 2, ' ');
-    }
-    out += line + "\n";
-  }
-  return out;
-}
-
 /// One number of decimals for all effects, so that they can be compared at a glance.
 int decimals_of_effects(const FactorialResult& f) {
   int out = 0;
@@ -278,7 +254,7 @@ std::string factorial_text(const StudyResult& result) {
   rows.push_back({"interaction"});
   for (const Interaction& i : f.interactions)
     add(interaction_text(e.factors, i), i.contrast, reading_name(i.reading));
-  out += text_table(rows);
+  out += text_table(rows, "  ");
   for (const MainEffect& effect : f.main) {
     out += fmt::format("{}: {}{}{}\n", level_text(e.factors[effect.factor], effect.level), effect.caution,
                        effect.caution.empty() ? "" : " ", effect.sentence);

@@ -50,7 +50,7 @@ Inquiry inquiry_of(const Experiment& asked, const FamilyRequest& request) {
 /// The share that the study of a folder records; none if it has no study, one outside families, or a record
 /// that cannot be read, which the next study there replaces.
 std::optional<FamilyShare> recorded_share(const std::string& folder) {
-  const std::string path = (fs::path(folder) / "experiment.json").string();
+  const std::string path = (fs::path(folder) / kStudyRecord).string();
   const std::optional<std::string> text = base::read_file(path);
   if (!text) return std::nullopt;
   try {
@@ -325,15 +325,7 @@ std::string ledger_table(const std::string& folder) {
                     q.answer ? (q.answer->discovery ? "yes" : "no") : "",
                     q.asked.question.empty() ? q.asked.experiment : q.asked.question});
   }
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (std::size_t c = 0; c + 1 < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    for (std::size_t c = 0; c + 1 < row.size(); ++c) out += fmt::format("{:<{}}  ", row[c], widths[c]);
-    out += row.back() + "\n";
-  }
+  std::string out = text_table(rows);
   out +=
       fmt::format("{} {}, {}, {} open; {:.3g} of alpha = {:.4g} is shared out.\n", book.questions.size(),
                   book.questions.size() == 1 ? "question" : "questions", discoveries_text(book.discoveries()),

@@ -111,4 +111,25 @@ int metric_decimals(const MeanEstimate& difference, double level) {
   return decimals_for(std::abs(level) / 1000);
 }
 
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::string_view indent) {
+  const auto width_of = [](const std::string& text) {  // in characters of UTF-8
+    return static_cast<std::size_t>(std::count_if(
+        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  };
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line(indent);
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += row[c] + std::string(widths[c] - width_of(row[c]) + 2, ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
 }  // namespace tenon::ab

@@ -6,6 +6,8 @@
 #include "ab/statistics.hpp"
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tenon::ab {
 
@@ -29,6 +31,8 @@ std::string quantity(double value, Axis axis);
 std::string axis_label(Axis axis);
 /// "a to b" with the decimals that suit its width.
 std::string interval_text(const Interval& interval, int decimals);
+/// Rows as left-aligned columns of plain text, two blanks apart, every line after `indent`.
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::string_view indent = "");
 /// Decimals for a metric whose difference is estimated by `difference`.
 int metric_decimals(const MeanEstimate& difference, double level);
 

@@ -1,7 +1,6 @@
 // The digests and what follows from them; see kept_runs.hpp.
 #include "ab/kept_runs.hpp"
 
-#include "base/digests.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/config.hpp>
@@ -35,9 +34,7 @@ Digests digests_of(const Experiment& experiment) {
   for (const Arm& arm : experiment.arms) {
     const Config config = Config::load(experiment.base, run_sets(experiment, arm, 0), arm.extends);
     const std::string text = to_toml(config.root(), false);
-    Xxh3Stream digest;
-    digest.update(std::as_bytes(std::span(text)));
-    out[arm.name] = digest.hex();
+    out[arm.name] = xxh3_128_of(std::as_bytes(std::span(text)));
   }
   return out;
 }
@@ -80,7 +77,7 @@ std::vector<Job> missing_jobs(const Experiment& experiment, const RunnerOptions&
           true);
     }
   }
-  // Only now: whoever reads it next finds no run of another configuration.
+  // After the moves: a start that reads this record finds no run of another configuration.
   const nlohmann::ordered_json record{{"format", kKeptFormat}, {"arms", now}};
   make_posix_files()->write_text_atomically(kept_path(options).string(), record.dump(1) + "\n");
   std::vector<Job> jobs = plan_jobs(experiment, options);

@@ -2,7 +2,6 @@
 #include "ab/ladder_stage.hpp"
 
 #include "ab/ab.hpp"
-#include "ab/study_lock.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/config.hpp>
@@ -158,14 +157,6 @@ std::vector<PlannedPoint> stored_plan(const Experiment& experiment, const std::s
   return out;
 }
 
-double sum_over(const Study& study, double RunRecord::*amount) {
-  double out = 0;
-  for (const ArmRuns& arm : study.arms) {
-    for (const auto& run : arm.runs) out += run ? (*run).*amount : 0;
-  }
-  return out;
-}
-
 /// What a finished study says, with the size of its point.
 PointStudy read_point_study(const PlannedPoint& planned, const StudyResult& result) {
   PointStudy out{.plan = planned};
@@ -173,8 +164,8 @@ PointStudy read_point_study(const PlannedPoint& planned, const StudyResult& resu
   for (const ArmRuns& arm : study.arms)
     out.runs += static_cast<std::size_t>(
         std::count_if(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.has_value(); }));
-  if (study.wall_clock_valid()) out.seconds = sum_over(study, &RunRecord::wall_s);
-  out.bytes = sum_over(study, &RunRecord::bytes_sent);
+  if (study.wall_clock_valid()) out.seconds = study.sum(&RunRecord::wall_s);
+  out.bytes = study.sum(&RunRecord::bytes_sent);
   for (const Comparison& c : result.comparisons) {
     const MeanEstimate& d = c.primary.difference;
     out.effects.push_back(
@@ -304,7 +295,7 @@ StudyOutcome run_ladder(const Experiment& experiment, const StudyOptions& option
   const std::string folder = fs::absolute(options.folder).lexically_normal().string();
   const auto files = make_posix_files();
   files->make_directories(folder);
-  const StudyLock lock(folder);
+  const FileLock lock = lock_study(folder);
   const std::vector<PlannedPoint> plan = Planner(experiment, options).plan();
   files->write_text_atomically((fs::path(folder) / kStudyRecord).string(),
                                study_record_json({experiment, options.jobs, false}));

@@ -10,16 +10,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <sys/file.h>
-
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
 #include <random>
 #include <span>
-#include <thread>
 #include <utility>
 
 namespace tenon::ab {
@@ -381,10 +377,7 @@ std::string system_text(int code) {
 }
 
 /// "process 1234 (tenon ab a.toml)", as far as can be known.
-std::string holder_in(int lock) {
-  char text[24] = {};
-  int pid = 0;
-  if (::pread(lock, text, sizeof text - 1, 0) > 0) std::from_chars(text, text + sizeof text, pid);
+std::string holder_text(int pid) {
   if (pid <= 0) return "another process";
   std::string command = base::read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("");
   std::replace(command.begin(), command.end(), '\0', ' ');
@@ -392,25 +385,18 @@ std::string holder_in(int lock) {
   return command.empty() ? fmt::format("process {}", pid) : fmt::format("process {} ({})", pid, command);
 }
 
-base::FileDescriptor locked(const std::string& path, double deadline_s) {
-  base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file) fail_system("open", path, errno);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s);
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) fail_system("lock", path, errno);
-    if (std::chrono::steady_clock::now() >= end) {
-      fail_run(
-          fmt::format("{}: {} has held the ledger for {} s, and its lines take milliseconds; wait for it, or "
-                      "end it if it hangs",
-                      path, holder_in(file.get()), deadline_s));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  const std::string pid = fmt::format("{}\n", ::getpid());
-  // For the messages of others alone.
-  if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), pid.data(), pid.size(), 0) < 0)
-    fail_system("write", path, errno);
-  return file;
+/// Makes the folder and locks its ledger.
+FileLock lock_ledger(const std::string& folder, double deadline_s) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  const std::string path = (fs::path(folder) / "ledger.lock").string();
+  return {path, std::chrono::milliseconds(std::llround(1000 * deadline_s)), [&](int holder) {
+            return fmt::format(
+                "{}: {} has held the ledger for {} s, and its lines take milliseconds; wait for it, or "
+                "end it if it hangs",
+                path, holder_text(holder), deadline_s);
+          }};
 }
 
 void write_whole(int file, const std::string& path, std::string_view text) {
@@ -539,11 +525,8 @@ std::string Ledger::path_of(const std::string& folder) {
   return (fs::path(folder) / "ledger.jsonl").string();
 }
 
-Ledger::Ledger(const std::string& folder, double alpha, double deadline_s) : folder_(folder) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder_, error.message()));
-  lock_ = locked((fs::path(folder_) / "ledger.lock").string(), deadline_s);
+Ledger::Ledger(const std::string& folder, double alpha, double deadline_s)
+    : folder_(folder), lock_(lock_ledger(folder, deadline_s)) {
   const std::string path = path_of(folder_);
   file_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail_system("open", path, errno);

@@ -3,6 +3,7 @@
 // one when it is answered. It knows nothing of runs; family.hpp brings studies and ledger together.
 #pragma once
 
+#include "ab/file_lock.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/options.hpp>
@@ -136,7 +137,8 @@ class Ledger {
   void append(const std::string& body);
 
   std::string folder_, repaired_;
-  base::FileDescriptor lock_, file_;
+  FileLock lock_;
+  base::FileDescriptor file_;
   LedgerBook book_;
 };
 

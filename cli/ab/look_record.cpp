@@ -2,7 +2,6 @@
 #include "ab/look_record.hpp"
 
 #include "ab/ab.hpp"
-#include "base/digests.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/config.hpp>
@@ -24,8 +23,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kLooks = "looks.json";
 constexpr const char* kFormat = "tenon.ab.looks/1";
-constexpr const char* kParts[] = {
-    "experiment.json", kLooks, "report.json", "report.html", "csv", "arms", "runs"};
+constexpr const char* kParts[] = {kStudyRecord, kLooks, "report.json", "report.html", "csv", "arms", "runs"};
 
 fs::path looks_path(const std::string& folder) {
   return fs::path(folder) / kLooks;
@@ -44,9 +42,7 @@ std::string plan_digest(const Experiment& experiment) {
     arm.extends.clear();
   }
   text += study_record_json({plan, 1, false});
-  Xxh3Stream digest;
-  digest.update(std::as_bytes(std::span(text)));
-  return digest.hex();
+  return xxh3_128_of(std::as_bytes(std::span(text)));
 }
 
 LookRecord LookRecord::read(const std::string& folder) {

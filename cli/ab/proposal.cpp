@@ -1,7 +1,6 @@
 // The file of proposal.hpp.
 #include "ab/proposal.hpp"
 
-#include "base/digests.hpp"
 #include "base/file_descriptor.hpp"
 
 #include <tenon/config.hpp>
@@ -65,9 +64,7 @@ std::string proposal_text(const std::string& base, const std::vector<std::string
 
 std::string write_proposal(const std::string& text, std::string& folder, bool replace) {
   if (folder.empty()) {
-    Xxh3Stream digest;
-    digest.update(std::as_bytes(std::span(text)));
-    folder = "out/propose-" + digest.hex().substr(0, 12);
+    folder = "out/propose-" + xxh3_128_of(std::as_bytes(std::span(text))).substr(0, 12);
   }
   const fs::path path = fs::path(folder) / "experiment.toml";
   const std::optional<std::string> there = base::read_file(path);

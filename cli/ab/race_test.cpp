@@ -1,7 +1,6 @@
 // Sequential studies with prepared runs that a stand-in for the program copies into place: which runs are
 // made, when arms leave, and what forbids going on.
 #include "ab/ab.hpp"
-#include "ab/study_lock.hpp"
 #include "ab/verdict_line.hpp"
 
 #include "ab/testing/synthetic_runs.hpp"
@@ -273,7 +272,7 @@ TEST_F(RaceTest, AStudyHasOneProcessAtATime) {
   prepare(2, kNormalRule, planted);
   fs::create_directories(study());
   {
-    const StudyLock held(study());
+    const FileLock held = lock_study(study());
     const std::string error = error_of(options());
     EXPECT_THAT(error,
                 HasSubstr("process " + std::to_string(getpid()) + " works on the study in " + study()));
@@ -284,7 +283,7 @@ TEST_F(RaceTest, AStudyHasOneProcessAtATime) {
   const std::string sign = folder_ + "/locked";
   const pid_t holder = fork();
   if (holder == 0) {
-    const StudyLock held(study());
+    const FileLock held = lock_study(study());
     if (fork() == 0) {
       execl("/bin/sleep", "sleep", "5", static_cast<char*>(nullptr));
       _exit(1);
@@ -297,7 +296,7 @@ TEST_F(RaceTest, AStudyHasOneProcessAtATime) {
   kill(holder, SIGKILL);
   waitpid(holder, nullptr, 0);
   EXPECT_EQ(error_of(options()), "");
-  const StudyLock held(study());
+  const FileLock held = lock_study(study());
   EXPECT_EQ(report_study(study()).exit_status, 0);  // reading takes no lock
 }
 

@@ -32,10 +32,6 @@ constexpr std::string_view kEvaluationPrefixes[] = {"data.type", "data.path",   
                                                     "data.val",  "data.eval",        "data.split",
                                                     "data.test", "run.eval_batches", "run.eval_samples"};
 
-// A budget in seconds or bytes ends at the first step boundary beyond it, so equal budgets differ by a
-// little.
-constexpr double kLooseTolerance = 0.05;
-
 bool is_pairing_key(const std::string& key) {
   return std::find(std::begin(kPairingKeys), std::end(kPairingKeys), key) != std::end(kPairingKeys);
 }
@@ -69,32 +65,19 @@ void compare_flat(const Flat& a, const Flat& b, const char* what, Relevant relev
   }
 }
 
-bool within(double a, double b, double tolerance) {
-  return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
-}
-
 std::string all_digits(double v) {
   return fmt::format("{:.15g}", v);
 }
 
 void compare_consumption(const Experiment& e, const RunRecord& a, const RunRecord& b,
                          std::vector<std::string>& out) {
-  const auto require = [&](Axis axis, double tolerance) {
-    const double left = a.consumed(axis);
-    const double right = b.consumed(axis);
-    if (!within(left, right, tolerance)) {
-      out.push_back(fmt::format("the budget differs: {} and {} {} were consumed", all_digits(left),
-                                all_digits(right), axis_name(axis)));
-    }
-  };
-  if (e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes) {
-    require(e.budget.kind, kLooseTolerance);
-    return;
+  for (const SharedAmount& shared : shared_amounts(e.budget.kind)) {
+    const double left = a.consumed(shared.axis);
+    const double right = b.consumed(shared.axis);
+    if (shared.equal(left, right)) continue;
+    out.push_back(fmt::format("the budget differs: {} and {} {} were consumed", all_digits(left),
+                              all_digits(right), axis_name(shared.axis)));
   }
-  // Equal slots do not mean equal data: a mixing slot may consume none.
-  if (e.budget.kind == Axis::kSteps) require(Axis::kSteps, 0);
-  require(Axis::kSamples, 0);
-  require(Axis::kTokens, 0);
 }
 
 void compare_evaluation_points(const Experiment& e, const RunRecord& a, const RunRecord& b,
@@ -308,6 +291,14 @@ void leave_out_failed_seeds(Study& study, const std::map<std::size_t, std::vecto
 }
 
 }  // namespace
+
+double Study::sum(double RunRecord::*amount) const {
+  double out = 0;
+  for (const ArmRuns& arm : arms) {
+    for (const auto& run : arm.runs) out += run ? (*run).*amount : 0;
+  }
+  return out;
+}
 
 std::string run_parent(const std::string& folder, const std::string& arm, std::int64_t seed) {
   return (fs::path(folder) / "runs" / arm / std::to_string(seed)).string();

@@ -46,6 +46,8 @@ struct Study {
   std::vector<LeftOutSeed> left_out = {};  ///< of a factorial study; no seed of the experiment any more
 
   bool wall_clock_valid() const { return jobs == 1; }
+  /// Over the runs that are there.
+  double sum(double RunRecord::*amount) const;
 };
 
 /// DIR/runs/<arm>/<seed>: the folder of one run's attempts.

@@ -154,10 +154,8 @@ class Stage {
       // One seed for all: the folder below names it.
       Config config = Config::load(plan_.base, run_sets(plan_, arm, 0), arm.extends);
       if (options_.resolve) config = options_.resolve(config);
-      Xxh3Stream digest;
       const std::string text = to_toml(config.root(), false);
-      digest.update(std::as_bytes(std::span(text)));
-      return digest.hex().substr(0, 16);
+      return xxh3_128_of(std::as_bytes(std::span(text))).substr(0, 16);
     } catch (const Error& error) {
       throw Error(error.kind(),
                   fmt::format("arm '{}' cannot run with {}, and nothing was started: {}\nA key that this arm "

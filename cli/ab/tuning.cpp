@@ -1,6 +1,8 @@
 // The choice of tuning.hpp.
 #include "ab/tuning.hpp"
 
+#include "ab/run_record.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -295,40 +297,25 @@ TuneCost& TuneCost::operator+=(const TuneCost& other) {
 }
 
 double TuneCost::consumed(Axis axis) const {
-  switch (axis) {
-    case Axis::kSteps:
-      return steps;
-    case Axis::kSamples:
-      return samples;
-    case Axis::kTokens:
-      return tokens;
-    case Axis::kBytes:
-      return bytes;
-    case Axis::kSeconds:
-      break;
-  }
-  return seconds;
+  const MetricPoint p{static_cast<std::int64_t>(steps), 0, seconds, samples, tokens, bytes};
+  return p.at(axis);
 }
 
 std::vector<std::string> cost_refusals(const Tuning& tuning, Axis budget) {
-  const bool loose = budget == Axis::kSeconds || budget == Axis::kBytes;
-  std::vector<Axis> amounts{Axis::kSamples, Axis::kTokens};
-  if (loose) amounts = {budget};
-  if (budget == Axis::kSteps) amounts.insert(amounts.begin(), budget);
   const auto difference = [&](const Basin& arm) -> std::string {
     const Basin& baseline = tuning.basins.front();
     for (std::size_t t = 0; t < arm.trials.size(); ++t) {
       for (std::size_t s = 0; s < arm.trials[t].costs.size(); ++s) {
         const TuneCost &a = baseline.trials[t].costs[s], &b = arm.trials[t].costs[s];
         if (a.runs == 0 || b.runs == 0 || a.ended_early > 0 || b.ended_early > 0) continue;
-        for (const Axis axis : amounts) {
-          const double there = a.consumed(axis), here = b.consumed(axis);
-          if (std::abs(there - here) <= (loose ? 0.05 : 0) * std::max(there, here)) continue;
+        for (const SharedAmount& shared : shared_amounts(budget)) {
+          const double there = a.consumed(shared.axis), here = b.consumed(shared.axis);
+          if (shared.equal(there, here)) continue;
           return fmt::format(
               "arm '{}', {}, seed {}: its tuning run used {:.0f} {}, that of '{}' {:.0f}, so the arms are "
               "not tuned at equal cost; give [tune] a budget that both share, such as samples",
               arm.arm, settings_text(tuning.rule, arm.arm, arm.trials[t].position), tuning.rule.seeds[s],
-              here, axis_name(axis), baseline.arm, there);
+              here, axis_name(shared.axis), baseline.arm, there);
         }
       }
     }

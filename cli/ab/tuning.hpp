@@ -78,9 +78,8 @@ std::string settings_text(const TuneRule& rule, const std::string& arm, const st
 std::vector<std::string> settings(const TuneRule& rule, const std::string& arm,
                                   const std::vector<double>& position);
 
-/// One sentence per arm whose runs did not consume what the baseline's of the same setting and seed did:
-/// samples and tokens, steps where they are the budget, or only the budget itself, within 5 %, if that is
-/// seconds or bytes. Runs that ended early are left out.
+/// One sentence per arm whose runs did not consume the shared amounts of the budget that the baseline's of
+/// the same setting and seed did. Runs that ended early are left out.
 std::vector<std::string> cost_refusals(const Tuning& tuning, Axis budget);
 
 /// One sentence: which setting is at the edge of which key, and how to widen it. Empty without edges.

@@ -35,18 +35,6 @@ ordered_json e_values(const SequentialResult& s) {
   return out;
 }
 
-double sum(const ArmRuns& arm, double RunRecord::*amount) {
-  double out = 0;
-  for (const auto& run : arm.runs) out += run ? (*run).*amount : 0;
-  return out;
-}
-
-double sum(const Study& study, double RunRecord::*amount) {
-  double out = 0;
-  for (const ArmRuns& arm : study.arms) out += sum(arm, amount);
-  return out;
-}
-
 ordered_json comparison(const StudyResult& result, const Comparison& c) {
   const MeanEstimate& d = c.primary.difference;
   Interval interval = d.interval;
@@ -132,8 +120,8 @@ std::string verdict_line(const StudyOutcome& outcome) {
     out["e_values"] = nullptr;
     out["effects"] = all;
   }
-  out["seconds"] = result.study.wall_clock_valid() ? finite(sum(result.study, &RunRecord::wall_s)) : nullptr;
-  out["bytes"] = finite(sum(result.study, &RunRecord::bytes_sent));
+  out["seconds"] = result.study.wall_clock_valid() ? finite(result.study.sum(&RunRecord::wall_s)) : nullptr;
+  out["bytes"] = finite(result.study.sum(&RunRecord::bytes_sent));
   out["metric"] = result.study.experiment.metric;
   out["lower_is_better"] = result.study.experiment.lower_is_better;
   out["baseline"] = result.study.experiment.arms.front().name;

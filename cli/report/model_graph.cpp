@@ -1,6 +1,7 @@
 // A model's graph as text; see model_graph.hpp.
 #include "report/model_graph.hpp"
 
+#include "ab/format.hpp"
 #include "base/json_writer.hpp"
 
 #include <fmt/format.h>
@@ -12,23 +13,6 @@ namespace tenon::report {
 namespace {
 
 using Row = std::vector<std::string>;
-
-/// Columns of the width of their longest cell; the first row is the heading.
-std::string text_table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format("  {:<{}}", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-  }
-  return out;
-}
 
 std::string value_text(const ModelGraph::Value& value) {
   return value.shape + " " + value.dtype;
@@ -87,8 +71,9 @@ std::string graph_text(const ModelGraph& graph) {
   }
   return fmt::format(
       "model {}: {} nodes, {} elements of parameters and buffers, {} linear sites\n\n{}\n{}{}{}", graph.model,
-      graph.nodes.size(), grouped_digits(graph.elements), sites.size() - 1, text_table(nodes),
-      text_table(parameters), sites.size() > 1 ? "\n" : "", sites.size() > 1 ? text_table(sites) : "");
+      graph.nodes.size(), grouped_digits(graph.elements), sites.size() - 1, ab::text_table(nodes, "  "),
+      ab::text_table(parameters, "  "), sites.size() > 1 ? "\n" : "",
+      sites.size() > 1 ? ab::text_table(sites, "  ") : "");
 }
 
 std::string graph_json(const ModelGraph& graph) {
