@@ -34,6 +34,7 @@
 #include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/power.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
@@ -498,11 +499,18 @@ TYPE(LambMomentsRule)
 TYPE(LambWeightsRule)
 INSTANCE(RuleList, tenon::AdamWRule)
 
+// <tenon/phases.hpp>
+TYPE(PhaseObserver)
+
 // <tenon/power.hpp>
 TYPE(PowerSetup)
 TYPE(PowerSample)
 TYPE(PowerOutput)
 TYPE(PowerPolicy)
+TYPE(PowerSourceInfo)
+TYPE(PowerSource)
+TYPE(PowerPlace)
+TYPE(PowerActuator)
 TYPE(Power)
 TYPE(PowerPolicyBase)
 

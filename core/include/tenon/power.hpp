@@ -1,15 +1,20 @@
 // Contract `power/1`: what draws, reads or smooths electrical power. A component takes roles, each of which
-// is a whole contract with one caller and is asked for by id. The role of today is PowerPolicy, which `tenon
-// power` applies to a simulated load; it never sees a run, so it cannot change one.
+// is a whole contract with one caller and is asked for by id: PowerPolicy, which `tenon power` applies to a
+// simulated load; PowerSource and PowerActuator, which a run's [power] names. A source or actuator that wants
+// the rank's phases offers PhaseObserver (<tenon/phases.hpp>) through query() as well.
 #pragma once
 
 #include <tenon/state.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 TENON_ABI_BEGIN
+
+class Device;
+class Host;
 
 /// The place of a policy: one worker, or all workers together. Options of policies are in shares of
 /// rated_watts, so one setting serves both.
@@ -52,6 +57,60 @@ class PowerPolicy {
   /// All that step() reads of earlier samples. A policy that loads it after start() goes on to the same bits.
   virtual void state(StateVisitor& visitor) = 0;
   /// Counts of the policy beyond the sums of PowerOutput, for tables; names are valid during the call.
+  virtual void account(const std::function<void(std::string_view, double)>& sink) const = 0;
+};
+
+enum class PowerOrigin : std::uint8_t { kMeasured, kModelled };
+enum class PowerUnit : std::uint8_t {
+  kWatts,
+  kShare,  ///< of a resource, between 0 and 1: a proxy, which is never called power
+};
+
+/// A source that is open.
+struct PowerSourceInfo {
+  std::string sensor;  ///< for people: "RAPL package-0, package-1", "NVML instant power, GPU 0 (NVIDIA H100)"
+  PowerOrigin origin = PowerOrigin::kMeasured;
+  PowerUnit unit = PowerUnit::kWatts;
+  double rated = 0;  ///< in the unit: what the hardware draws at most; 0: unknown
+};
+
+/// Role: reads power, or a proxy of it, while a run trains. Calls come from one thread, which is not the
+/// training thread. A call that throws, or does not return within the run's patience, ends the source, not
+/// the run.
+class PowerSource {
+ public:
+  static constexpr const char* kId = "tenon.power.source/1";
+  virtual ~PowerSource();
+  /// Whether each rank reads a sensor of its own (its GPU); else rank 0 reads for all.
+  virtual bool every_rank() const = 0;
+  /// Looks for the sensor. Throws Error(kRun) with the reason where this machine has none: the run goes on
+  /// without it. `rank`: on this machine.
+  virtual PowerSourceInfo open(int rank) = 0;
+  /// The value of now, in the unit; NaN: none since the last call. `now_s`: seconds of the run's clock.
+  virtual double read(double now_s) = 0;
+  /// Joules since open() by a counter of the hardware; NaN where there is none.
+  virtual double joules() = 0;
+};
+
+/// Where an actuator works.
+struct PowerPlace {
+  int rank = 0;     ///< on this machine
+  int threads = 1;  ///< of the rank
+  Device* device = nullptr;
+  Host* host = nullptr;
+};
+
+/// Role: draws power beside the training. It changes no clock, limit or profile of hardware, and no bit of
+/// the run. Calls come from the training thread.
+class PowerActuator {
+ public:
+  static constexpr const char* kId = "tenon.power.actuator/1";
+  virtual ~PowerActuator();
+  /// Before the first slot. May start threads, and may ramp the load up before it returns.
+  virtual void start(const PowerPlace& place) = 0;
+  /// After the last slot, or when the run fails. May ramp down; nothing draws power after it.
+  virtual void stop() = 0;
+  /// Facts for people and tables; names are valid during the call. Any time after start().
   virtual void account(const std::function<void(std::string_view, double)>& sink) const = 0;
 };
 

@@ -153,6 +153,8 @@ void* SimulatorBase::query(std::string_view) {
 }
 
 PowerPolicy::~PowerPolicy() = default;
+PowerSource::~PowerSource() = default;
+PowerActuator::~PowerActuator() = default;
 Power::~Power() = default;
 PowerPolicyBase::~PowerPolicyBase() = default;
 void PowerPolicyBase::account(const std::function<void(std::string_view, double)>&) const {}

@@ -2,9 +2,12 @@
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
+
+#include <iterator>
 
 TENON_ABI_BEGIN
 
@@ -36,6 +39,16 @@ SaveSelector::~SaveSelector() = default;
 RowCodec::~RowCodec() = default;
 Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
+PhaseObserver::~PhaseObserver() = default;
+
+std::string_view phase_name(Phase phase) {
+  constexpr std::string_view kNames[] = {"idle",     "forward",       "backward", "optimizer",
+                                         "compute",  "communication", "wait",     "data",
+                                         "evaluate", "save",          "begin",    "end"};
+  static_assert(std::size(kNames) == kPhases);
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
 MetricSink::~MetricSink() = default;
 
 void record_metric(Host& host, std::string_view name, double value) {
