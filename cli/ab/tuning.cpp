@@ -3,6 +3,8 @@
 
 #include "ab/run_record.hpp"
 
+#include <boost/math/distributions/chi_squared.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -63,27 +65,34 @@ void set_intervals(Basin& basin, const std::vector<std::size_t>& half, double al
   }
 }
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
 /// A seed moves all trials of an arm alike; what is left after that is what a comparison of trials feels.
+/// Medians over trials, because a setting near a cliff spreads more than all others together.
 double noise_between_trials(const Basin& basin, const std::vector<std::size_t>& half) {
   if (half.size() < 2) return 0;
   const std::size_t seeds = basin.trials[half.front()].values.size();
   if (seeds < 2) return 0;
-  std::vector<double> of_seed(seeds, 0);
-  double all = 0;
-  for (const std::size_t i : half) {
-    for (std::size_t s = 0; s < seeds; ++s)
-      of_seed[s] += basin.trials[i].values[s] / static_cast<double>(half.size());
-    all += basin.trials[i].mean / static_cast<double>(half.size());
+  std::vector<double> of_seed(seeds, 0), column(half.size(), 0), variance(half.size(), 0);
+  for (std::size_t s = 0; s < seeds; ++s) {
+    for (std::size_t i = 0; i < half.size(); ++i)
+      column[i] = basin.trials[half[i]].values[s] - basin.trials[half[i]].mean;
+    of_seed[s] = median(column);
   }
-  double squares = 0;
-  for (const std::size_t i : half) {
+  const double freedom = static_cast<double>(seeds - 1);
+  for (std::size_t i = 0; i < half.size(); ++i) {
     for (std::size_t s = 0; s < seeds; ++s) {
-      const double rest = basin.trials[i].values[s] - basin.trials[i].mean - of_seed[s] + all;
-      squares += rest * rest;
+      const double rest = basin.trials[half[i]].values[s] - basin.trials[half[i]].mean - of_seed[s];
+      variance[i] += rest * rest / freedom;
     }
   }
-  const double freedom = static_cast<double>((half.size() - 1) * (seeds - 1));
-  return std::sqrt(squares / freedom / static_cast<double>(seeds));
+  const double of_normal = boost::math::median(boost::math::chi_squared(freedom)) / freedom;
+  return std::sqrt(median(variance) / of_normal / static_cast<double>(seeds));
 }
 
 /// Keys of the arm whose positions are distances, and those whose are not.
