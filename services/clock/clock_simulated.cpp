@@ -25,7 +25,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr int kNobody = -1;
 
-enum class Phase { kReady, kParked, kLeft };
+enum class Presence { kReady, kParked, kLeft };
 
 struct Participant {
   int id = 0;
@@ -33,7 +33,7 @@ struct Participant {
   int actor = 0;
   std::string name;
   double time = 0;
-  Phase phase = Phase::kReady;
+  Presence phase = Presence::kReady;
   bool entered = false;
   bool permit = false;  // a wake that came before its park
   double permit_at = 0;
@@ -100,7 +100,7 @@ class SimulatedClock final : public Clock {
     const std::lock_guard lock(mutex_);
     const int id = find_self();
     if (id == kNobody) return;
-    at(id).phase = Phase::kLeft;
+    at(id).phase = Presence::kLeft;
     std::erase_if(inside_, [](const auto& entry) { return entry.first == std::this_thread::get_id(); });
     if (holder_ == id) {
       holder_ = kNobody;
@@ -119,7 +119,7 @@ class SimulatedClock final : public Clock {
       return;
     }
     self.waiting_for.assign(waiting_for);
-    self.phase = Phase::kParked;
+    self.phase = Presence::kParked;
     holder_ = kNobody;
     pass_baton();
     wait_for_baton(lock, self);
@@ -131,10 +131,10 @@ class SimulatedClock final : public Clock {
       fail_run(fmt::format("simulated clock: wake of participant {}, which was never announced", id));
     }
     Participant& target = at(id);
-    if (target.phase == Phase::kParked) {
-      target.phase = Phase::kReady;
+    if (target.phase == Presence::kParked) {
+      target.phase = Presence::kReady;
       target.time = std::max(target.time, time);
-    } else if (target.phase == Phase::kReady) {
+    } else if (target.phase == Presence::kReady) {
       target.permit = true;
       target.permit_at = std::max(target.permit_at, time);
     }
@@ -181,8 +181,8 @@ class SimulatedClock final : public Clock {
     Participant* first = nullptr;
     bool anyone_parked = false;
     for (Participant& p : participants_) {
-      if (p.phase == Phase::kReady && (!first || p.order() < first->order())) first = &p;
-      anyone_parked = anyone_parked || p.phase == Phase::kParked;
+      if (p.phase == Presence::kReady && (!first || p.order() < first->order())) first = &p;
+      anyone_parked = anyone_parked || p.phase == Presence::kParked;
     }
     if (first) {
       holder_ = first->id;
@@ -212,7 +212,7 @@ class SimulatedClock final : public Clock {
 
   void stop(std::string reason) {
     for (const Participant& p : participants_) {
-      if (p.phase != Phase::kParked) continue;
+      if (p.phase != Presence::kParked) continue;
       fmt::format_to(std::back_inserter(reason), "; {} waits since {:.9g} s for {}", p.text(), p.time,
                      p.waiting_for);
     }

@@ -79,7 +79,7 @@ void RecoveryPhases::at_boundary(Boundary& due) {
 
 void RecoveryPhases::act(const SaveMoment& moment) {
   const double began_s = rank_.world.clock->now();
-  const PartScope part(&from_.account, TimePart::kSave);
+  const PhaseScope part(&from_.account, Phase::kSave);
   const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kSave);
   const SpanScope span(&from_.spans, "save", "policy");
   rank_.parts.recovery->at_boundary(moment);

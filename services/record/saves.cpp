@@ -34,7 +34,7 @@ std::string HubExchange::broadcast(const std::string& text) {
 }
 
 bool HubExchange::any(bool mine) {
-  const PartScope part(account_, TimePart::kLate);
+  const PhaseScope part(account_, Phase::kWait);
   for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
     if (text == "1") return true;
   }
@@ -136,7 +136,7 @@ std::vector<std::int64_t> Saves::unfinished() const {
 
 void Saves::save(const SaveMoment& moment, bool last) {
   const auto begin = std::chrono::steady_clock::now();
-  const PartScope part(&account_, TimePart::kSave);
+  const PhaseScope part(&account_, Phase::kSave);
   const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kSave);
   const SpanScope span(&spans_, "save", "copy");
   // Policies count on the run's clock, which may be simulated.

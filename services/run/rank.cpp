@@ -97,6 +97,9 @@ Rank::Rank(World& world, int rank)
       slots_(*world.clock, world.settings.run.deadline) {
   try {
     services_ = std::make_unique<RankServices>(world, rank, trainer_, slots_.progress());
+    const bool power = std::ranges::any_of(
+        parts_.checked, [](const config::CheckedComponent& part) { return part.kind == Power::kKind; });
+    if (power) power_ = std::make_unique<RunPower>(world, rank, parts_, with_.host);
   } catch (...) {
     rethrow_noted_call();  // while the options live, whose places an error may name
   }
@@ -209,13 +212,7 @@ bool Rank::run() {
   if (WallTimeBreakdown* mine = wall_time()) mine->enter(WallTimeBreakdown::Entry::kWork);
   try {
     try {
-      if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
-      if (trainer_.workers().size() == 1) {
-        loop(*trainer_.workers()[0]);
-      } else {
-        run_workers();
-      }
-      if (trainer_.requests() != nullptr) trainer_.requests()->end();
+      train(info);
       if (services_->actions().rolls_back()) {
         leave();
       } else {
@@ -234,6 +231,28 @@ bool Rank::run() {
     throw;
   }
   return services_->actions().rolls_back();
+}
+
+/// All slots. Who hears phases hears them to here, whatever happens.
+void Rank::train(const RunInfo& info) {
+  struct End {
+    ~End() {
+      account.end();
+      if (power != nullptr) power->end();
+    }
+    TimeAccount& account;
+    RunPower* power;
+  };
+  const End end{with_.account, power_.get()};
+  if (power_ != nullptr) power_->begin(with_.account, info.folder, info.first_slot);
+  if (trainer_.observers().wants_phases()) with_.account.listen(trainer_.observers());
+  if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
+  if (trainer_.workers().size() == 1) {
+    loop(*trainer_.workers()[0]);
+  } else {
+    run_workers();
+  }
+  if (trainer_.requests() != nullptr) trainer_.requests()->end();
 }
 
 void Rank::loop(Worker& worker) {
@@ -375,7 +394,7 @@ Boundary Rank::due(std::int64_t slot) {
 /// An evaluation that a request to stop ends leaves no numbers, and the run ends here. All ranks agree.
 void Rank::evaluate(Boundary& due) {
   world_.phase.enter("evaluate");
-  const PartScope part(&with_.account, TimePart::kEvaluate);
+  const PhaseScope part(&with_.account, Phase::kEvaluate);
   const SpanScope span(&with_.spans, "evaluate", "evaluate");
   const bool alone = world_.settings.parallel.trainers() == 1;
   BreakAgreement agreement(alone ? nullptr : world_.links.training_hub.get(), rank_,
@@ -476,7 +495,7 @@ void Rank::leave() {
 
 void Rank::finish() {
   {
-    const PartScope part(&with_.account, TimePart::kSave);
+    const PhaseScope part(&with_.account, Phase::kSave);
     const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kSave);
     services_->saves().await();
   }
@@ -507,6 +526,11 @@ void Rank::finish() {
 
   if (auto* const gathered = parts_.precision.offered<PrecisionMetrics>()) {
     parts_.precision.guarded(*gathered)->metrics([this](std::string_view name, double value) {
+      lines_.add(counters_.slot, Split::kTrain, name, value);
+    });
+  }
+  if (power_ != nullptr) {
+    power_->metrics([this](std::string_view name, double value) {
       lines_.add(counters_.slot, Split::kTrain, name, value);
     });
   }

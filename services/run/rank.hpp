@@ -8,6 +8,7 @@
 #include "failover/survivor.hpp"
 #include "loop/slot_queue.hpp"
 #include "loop/worker.hpp"
+#include "power/run_power.hpp"
 #include "record/saves.hpp"
 #include "run/repetition.hpp"
 #include "run/trainer.hpp"
@@ -79,6 +80,7 @@ class Rank final : private SlotQueue::Owner {
   void open_folder();
   Manifest describe() const;
   void restore();
+  void train(const RunInfo& info);
   void loop(Worker& worker);
   void run_workers();
   SlotResult run_slot(Worker& worker, const SlotQueue::Ticket& ticket);
@@ -105,6 +107,7 @@ class Rank final : private SlotQueue::Owner {
   MetricLines& lines_;
   SlotQueue slots_;
   std::unique_ptr<RankServices> services_;
+  std::unique_ptr<RunPower> power_;  ///< null without [power]
   bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
 };
 

@@ -27,6 +27,7 @@ class CoreReader {
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
+  Value power(const Value& table);
   /// With link, clock and stragglers; to be called after parallel().
   Value transport(const Value& table);
   Value plugins(const Value& table);
@@ -101,6 +102,7 @@ Resolution CoreReader::resolve(const Value& table, const std::string& path, bool
     for (const Member& member : table.table()) request.other_keys.push_back(member.key);
   }
   if (path == "emulate") request.other_keys.emplace_back("failure");
+  if (path == "power") request.other_keys = {"source", "actuator"};
   Resolution resolution = resolve_options(request, problems_);
   warnings_.insert(warnings_.end(), resolution.warnings.begin(), resolution.warnings.end());
   if (shared) resolution.table.erase("type");
@@ -194,6 +196,11 @@ Value CoreReader::device(const Value& table) {
 Value CoreReader::sync(const Value& table) {
   return read(table, "sync", true,
               [&](const Options& options) { settings_.buffers = options.choice("buffers", kBuffers); });
+}
+
+Value CoreReader::power(const Value& table) {
+  return read(table, "power", false,
+              [&](const Options& options) { settings_.power.rate_hz = options.real("rate_hz"); });
 }
 
 Value CoreReader::transport(const Value& table) {
@@ -404,6 +411,7 @@ class RunChecker {
     keep("run", core_.run(table_or_empty("run")), file_origin());
     keep("parallel", core_.parallel(table_or_empty("parallel")), file_origin());
     for (const ComponentSection& section : component_sections()) check_section(section);
+    if (const Member* member = member_of("power")) check_power(*member);
     if (const Member* member = member_of("emulate"))
       keep("emulate", core_.emulate(member->value), member->origin);
     if (const Member* member = member_of("fault")) keep("fault", core_.faults(member->value), member->origin);
@@ -562,6 +570,35 @@ class RunChecker {
       }
     }
     keep(section.table, std::move(resolved), member->origin);
+  }
+
+  void check_power(const Member& power) {
+    const Value& table = power.value;
+    if (!table.is_table())
+      return problem(table.origin, fmt::format("expected the table [power], found {}", table.description()));
+    Value resolved = core_.power(table);
+    bool any = false;
+    for (const ComponentSection& section : component_sections()) {
+      if (!section.table.starts_with("power.")) continue;
+      const std::string name(section.table.substr(section.table.find('.') + 1));
+      const Member* member = table.find_member(name);
+      if (member == nullptr) continue;
+      any = true;
+      if (!member->value.is_table()) {
+        problem(member->origin,
+                fmt::format("expected the table [{}], found {}", section.table, member->value.description()));
+        continue;
+      }
+      Value shown;
+      if (auto component = check_component(member->value, section, std::string(section.table)))
+        add(section, std::string(section.table), *component, member->value, shown);
+      resolved.set(name, std::move(shown), member->origin);
+    }
+    if (!any)
+      problem(table.origin,
+              "[power] has neither a source nor an actuator; add [power.source] or [power.actuator], each "
+              "with a 'type'");
+    keep("power", std::move(resolved), power.origin);
   }
 
   void check_list(const ComponentSection& section, const Member& member) {

@@ -125,6 +125,10 @@ constexpr OptionSpec kSync[] = {
         .doc_text("what happens to buffers (batch-norm statistics) at a sync"),
 };
 
+constexpr OptionSpec kPower[] = {
+    real("rate_hz", "100").between(0.1, 10000).in_unit("1/s").doc_text("readings of the source per second"),
+};
+
 constexpr OptionSpec kFault[] = {
     integer("rank", nullptr).mandatory().at_least(0).doc_text("the rank that fails"),
     integer("step", nullptr).mandatory().at_least(0).doc_text("the slot in which it fails"),
@@ -211,6 +215,7 @@ constexpr CoreTable kTables[] = {
     {"model.remove", kModelRemove, {}, true},
     {"model.insert", kModelInsert, {}, true},
     {"sync", kSync},
+    {"power", kPower, {"source", "actuator"}},
     {"emulate", kEmulate, {"failure"}},
     {"emulate.failure", kEmulatedFailure, {}, true},
     {"fault", kFault, {}, true},
@@ -223,6 +228,7 @@ constexpr ComponentSection kComponents[] = {
     {"precision", "precision/1"},        {"optimizer", "optimizer/1", false, true},
     {"schedule", "schedule/1"},          {"sync", "sync/1"},
     {"recovery", "recovery/1"},          {"observe", "observer/1", true},
+    {"power.source", "power/1"},         {"power.actuator", "power/1"},
 };
 
 }  // namespace
@@ -251,8 +257,8 @@ std::vector<std::string> core_keys(std::string_view table) {
 }
 
 std::vector<std::string> top_level_tables() {
-  return {"run",      "device", "parallel", "transport", "data",    "model", "precision", "optimizer",
-          "schedule", "sync",   "recovery", "observe",   "emulate", "fault", "plugins"};
+  return {"run",      "device", "parallel", "transport", "data",  "model",   "precision", "optimizer",
+          "schedule", "sync",   "recovery", "observe",   "power", "emulate", "fault",     "plugins"};
 }
 
 std::vector<TableSpecs> run_tables() {

@@ -1,5 +1,5 @@
 // The part of a run's configuration that the core owns: [run], [parallel], [plugins], [emulate], [[fault]],
-// and single keys of tables that otherwise belong to a component ([device] threads, [sync] buffers,
+// [power] without its components, and single keys of tables that otherwise belong to a component ([device] threads, [sync] buffers,
 // [transport.link], graph edits of [model]). Such a table legally holds both; each key goes to its owner.
 #pragma once
 
@@ -93,6 +93,11 @@ struct TransportSettings {
   std::vector<StragglerSettings> stragglers;
 };
 
+/// [power], keys of the core.
+struct PowerSettings {
+  double rate_hz = 100;  ///< readings of the source per second
+};
+
 /// [[fault]]
 struct FaultSettings {
   enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
@@ -159,13 +164,14 @@ struct CoreSettings {
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
   std::vector<FaultSettings> faults;
+  PowerSettings power;
   std::optional<EmulateSettings> emulate;
   std::vector<std::string> plugin_paths;  ///< absolute
 };
 
 /// A table whose `type` names a component.
 struct ComponentSection {
-  std::string_view table;  ///< "optimizer"
+  std::string_view table;  ///< "optimizer"; "power.source"
   std::string_view kind;   ///< "optimizer/1"
   bool is_list = false;    ///< [[observe]]
   bool required = false;

@@ -21,6 +21,7 @@ Observers::Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRec
       entry.tensors = part.offered<TensorObserver>();
       entry.numerics = part.offered<NumericsObserver>();
       entry.rows = part.offered<RowObserver>();
+      entry.phases = part.offered<PhaseObserver>();
     });
     entries_.push_back(entry);
   }
@@ -66,6 +67,11 @@ bool Observers::wants_tensors() const {
 bool Observers::wants_numerics() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return entry.numerics != nullptr && !entry.dropped; });
+}
+
+bool Observers::wants_phases() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.phases != nullptr && !entry.dropped; });
 }
 
 void Observers::start(const RunInfo& info) {
@@ -131,6 +137,13 @@ void Observers::accesses(const RowGradient& rows) {
 
 void Observers::metric(const Metric& metric) {
   call_all([&](Entry&, Part<Observer>& observer) { observer->on_metric(metric); });
+}
+
+void Observers::on_phase(Phase phase, double at_s) {
+  for (Entry& entry : entries_) {
+    if (entry.phases == nullptr) continue;
+    call(entry, [&] { entry.part->guarded(*entry.phases)->on_phase(phase, at_s); });
+  }
 }
 
 void Observers::deliver_spans() {

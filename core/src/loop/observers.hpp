@@ -6,6 +6,7 @@
 #include "loop/spans.hpp"
 
 #include <tenon/numerics.hpp>
+#include <tenon/phases.hpp>
 
 #include <functional>
 #include <memory>
@@ -17,13 +18,14 @@ namespace tenon::train {
 // The observers of one rank: calls those that a record concerns, and ends one that throws. Calls come from
 // one thread at a time.
 
-class Observers {
+class Observers final : public PhaseObserver {
  public:
   /// `parts` and the others outlive this.
   Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRecorder& spans);
 
   bool wants_tensors() const;
   bool wants_numerics() const;
+  bool wants_phases() const;
   void start(const RunInfo& info);
   TensorRequest tensors(std::int64_t slot);
   /// Whether an observer wants the operands of this slot.
@@ -36,6 +38,7 @@ class Observers {
   /// Rows of one table that an applied slot read.
   void accesses(const RowGradient& rows);
   void metric(const Metric& metric);
+  void on_phase(Phase phase, double at_s) override;
   /// Spans since the last slot, then the slot.
   void slot(const SlotRecord& record);
   void finish(std::string_view status, std::string_view message);
@@ -47,6 +50,7 @@ class Observers {
     TensorObserver* tensors = nullptr;
     NumericsObserver* numerics = nullptr;
     RowObserver* rows = nullptr;
+    PhaseObserver* phases = nullptr;
     TensorRequest request;
     bool hears_operands = false;  ///< of the slot that runs
     bool dropped = false;

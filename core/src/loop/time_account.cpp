@@ -1,4 +1,4 @@
-// A change of parts reads the clock once, so no moment is lost between two parts.
+// A change of phases reads the clock once, so no moment is lost between two of them.
 #include "loop/time_account.hpp"
 
 #include <fmt/format.h>
@@ -7,38 +7,55 @@
 #include <iterator>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 namespace tenon::train {
 
 void TimeAccount::start() {
   running_ = true;
-  part_ = TimePart::kOther;
+  phase_ = Phase::kIdle;
   seconds_.fill(0);
   since_ = began_ = clock_.now();
 }
 
-TimePart TimeAccount::enter(TimePart part) {
+Phase TimeAccount::enter(Phase phase) {
   const double now = clock_.now();
-  seconds_[static_cast<std::size_t>(part_)] += now - since_;
+  seconds_[static_cast<std::size_t>(phase_)] += now - since_;
   since_ = now;
-  return std::exchange(part_, part);
+  if (phase != phase_) {
+    for (PhaseObserver* listener : listeners_) listener->on_phase(phase, now);
+  }
+  return std::exchange(phase_, phase);
 }
 
 void TimeAccount::was_late(double seconds) {
-  seconds_[static_cast<std::size_t>(TimePart::kExposed)] -= seconds;
-  seconds_[static_cast<std::size_t>(TimePart::kLate)] += seconds;
+  seconds_[static_cast<std::size_t>(Phase::kCommunication)] -= seconds;
+  seconds_[static_cast<std::size_t>(Phase::kWait)] += seconds;
+}
+
+void TimeAccount::listen(PhaseObserver& listener) {
+  const double now = clock_.now();
+  listener.on_phase(Phase::kBegin, now);
+  listener.on_phase(phase_, now);
+  listeners_.push_back(&listener);
+}
+
+void TimeAccount::end() {
+  const double now = clock_.now();
+  for (PhaseObserver* listener : std::exchange(listeners_, {})) listener->on_phase(Phase::kEnd, now);
 }
 
 RankTime TimeAccount::read() {
-  enter(part_);
+  enter(phase_);
   RankTime time;
-  time.compute_s = seconds(TimePart::kCompute);
-  time.exposed_s = seconds(TimePart::kExposed);
-  time.late_s = seconds(TimePart::kLate);
-  time.data_s = seconds(TimePart::kData);
-  time.evaluate_s = seconds(TimePart::kEvaluate);
-  time.save_s = seconds(TimePart::kSave);
-  time.other_s = seconds(TimePart::kOther);
+  time.compute_s = seconds(Phase::kCompute) + seconds(Phase::kForward) + seconds(Phase::kBackward) +
+                   seconds(Phase::kOptimizer);
+  time.exposed_s = seconds(Phase::kCommunication);
+  time.late_s = seconds(Phase::kWait);
+  time.data_s = seconds(Phase::kData);
+  time.evaluate_s = seconds(Phase::kEvaluate);
+  time.save_s = seconds(Phase::kSave);
+  time.other_s = seconds(Phase::kIdle);
   time.total_s = since_ - began_;
   return time;
 }

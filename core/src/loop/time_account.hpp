@@ -1,18 +1,18 @@
-// Account of the time of a rank's training thread: one part at a time, so that the parts add up to the whole.
-// Other threads of the rank (actors, further workers) go through the same code and change nothing.
+// Account of the time of a rank's training thread: one phase at a time, so that phases add up to the whole,
+// and those who listen hear each as it begins. Other threads of the rank (actors, further workers) go through
+// the same code and change nothing.
 #pragma once
 
 #include <tenon/clock.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/runtime.hpp>
 
 #include <array>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace tenon::train {
-
-enum class TimePart : std::uint8_t { kOther, kCompute, kExposed, kLate, kData, kEvaluate, kSave };
-inline constexpr std::size_t kTimeParts = 7;
 
 class TimeAccount {
  public:
@@ -20,42 +20,47 @@ class TimeAccount {
   explicit TimeAccount(const Clock& clock) : clock_(clock), owner_(std::this_thread::get_id()) {}
 
   bool mine() const { return std::this_thread::get_id() == owner_; }
-  /// From here on time counts, as kOther.
+  /// From here on time counts, as kIdle.
   void start();
-  /// Time from now on belongs to `part`; returns what it belonged to. By the owner, after start().
-  TimePart enter(TimePart part);
-  /// A wait that has just been counted as kExposed was, for so long, for a rank that came late.
+  /// Time from now on belongs to `phase`; returns what it belonged to. By the owner, after start().
+  Phase enter(Phase phase);
+  /// Time that has just been counted as kCommunication was, for so long, a wait for a rank that came late.
   void was_late(double seconds);
+  /// Tells `listener` kBegin and then every phase, until end(). It does not throw. By the owner.
+  void listen(PhaseObserver& listener);
+  /// Tells listeners kEnd, and nothing after it.
+  void end();
   bool running() const { return running_; }
   /// Up to now; `overlapped_s` and `purposes` are left empty.
   RankTime read();
-  double seconds(TimePart part) const { return seconds_[static_cast<std::size_t>(part)]; }
+  double seconds(Phase phase) const { return seconds_[static_cast<std::size_t>(phase)]; }
 
  private:
   const Clock& clock_;
   const std::thread::id owner_;
   bool running_ = false;
   double since_ = 0, began_ = 0;
-  TimePart part_ = TimePart::kOther;
-  std::array<double, kTimeParts> seconds_{};
+  Phase phase_ = Phase::kIdle;
+  std::array<double, kPhases> seconds_{};
+  std::vector<PhaseObserver*> listeners_;
 };
 
-/// A part for a scope, on the owner's thread; elsewhere nothing.
-class PartScope {
+/// A phase for a scope, on the owner's thread; elsewhere nothing.
+class PhaseScope {
  public:
-  PartScope(TimeAccount* account, TimePart part)
+  PhaseScope(TimeAccount* account, Phase phase)
       : account_(account != nullptr && account->mine() && account->running() ? account : nullptr),
-        before_(account_ != nullptr ? account_->enter(part) : TimePart::kOther) {}
-  ~PartScope() {
+        before_(account_ != nullptr ? account_->enter(phase) : Phase::kIdle) {}
+  ~PhaseScope() {
     if (account_ != nullptr) account_->enter(before_);
   }
-  PartScope(const PartScope&) = delete;
-  PartScope& operator=(const PartScope&) = delete;
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
   bool counts() const { return account_ != nullptr; }
 
  private:
   TimeAccount* account_;
-  TimePart before_;
+  Phase before_;
 };
 
 /// (communication - exposed) / communication over all ranks, where communication is what transfers took; NaN

@@ -117,7 +117,7 @@ class TracedCommunicator final : public CommunicatorDecorator {
     const bool shown = spans();
     double late = 0, begin = 0;
     {
-      const PartScope part(watch_.account, TimePart::kExposed);
+      const PhaseScope part(watch_.account, Phase::kCommunication);
       if (!part.counts() && !shown) return call();
       const double late_before = inner_->counts().late_seconds;
       if (shown) begin = watch_.spans->now();

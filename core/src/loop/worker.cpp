@@ -70,7 +70,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
 void Worker::read_batch(std::int64_t position) {
   phase_ = "reading data";
   const SpanScope span(&shared_.with.spans, "data", "read");
-  const PartScope part(&shared_.with.account, TimePart::kData);
+  const PhaseScope part(&shared_.with.account, Phase::kData);
   const std::int64_t batch = shared_.parts.dataset->batch();
   const std::int64_t first = position + shared_.replica.replica() * batch;
   reader_.read({Split::kTrain, first, batch});
@@ -131,6 +131,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
     if (a == 0) watch_.begin_forward();
     {
       const SpanScope span(&shared_.with.spans, kCompute, "forward");
+      const PhaseScope entered(&shared_.with.account, Phase::kForward);
       phase_ = "forward";
       shared_.with.faults.at(config::FaultSettings::Phase::kForward);
       cost_.begin_piece();
@@ -154,6 +155,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
       }
     }
     const SpanScope span(&shared_.with.spans, kCompute, "backward");
+    const PhaseScope entered(&shared_.with.account, Phase::kBackward);
     phase_ = "backward";
     if (last) shared_.with.faults.at(config::FaultSettings::Phase::kBackward);
     cost_.begin_piece();
@@ -193,7 +195,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
   if (shared_.votes) {
     phase_ = "the vote on the update";
-    const PartScope part(&shared_.with.account, TimePart::kLate);
+    const PhaseScope part(&shared_.with.account, Phase::kWait);
     apply = shared_.control.commit(shared_.with.host.rank(), slot.t, apply);
   }
   if (!apply) return false;
@@ -211,6 +213,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   cost_.begin_piece();
   {
     const SpanScope span(&shared_.with.spans, kCompute, "optimizer");
+    const PhaseScope entered(&shared_.with.account, Phase::kOptimizer);
     if (requests_ != nullptr) requests_->update(context, std::exchange(rows, {}));
     const graph::PassScope pass(place_, optimizer_, graph::PassKind::kUpdate);
     shared_.updater.apply(context, *gradients_, rows);
@@ -235,7 +238,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
   Parts& parts = shared_.parts;
   SlotResult result;
   phase_ = "the start of a slot";
-  const PartScope part(&shared_.with.account, TimePart::kCompute);
+  const PhaseScope part(&shared_.with.account, Phase::kCompute);
   shared_.with.faults.begin_slot(t);
   cost_.begin_slot(t);
   watch_.begin_slot(t);
