@@ -67,8 +67,9 @@ int run_meter(const Parsed& parsed, const std::vector<std::string>& words) {
   const power::Trace trace = power::parse_power_csv(read_text(*files, path, kLargestCsv), path);
   const power::GridSpec spec = power::read_spec(resolve_path(parsed.values["spec"].as<std::string>()));
   const bool given = parsed.values.count("rated") > 0;
-  const double rated =
-      given ? parsed.values["rated"].as<double>() : *std::max_element(trace.watts.begin(), trace.watts.end());
+  const double rated = given            ? parsed.values["rated"].as<double>()
+                       : trace.is_share ? 1
+                                        : *std::max_element(trace.watts.begin(), trace.watts.end());
   if (!(rated > 0))
     fail_config(fmt::format("tenon power meter: the rated power is {:g} W, expected more than 0{}", rated,
                             given ? "" : "; say it by --rated"));
@@ -79,8 +80,9 @@ int run_meter(const Parsed& parsed, const std::vector<std::string>& words) {
   } catch (const Error& error) {
     throw Error(error.kind(), path + ": " + error.what());
   }
-  std::cout << (parsed.values.count("json") > 0 ? power::reading_json(reading, spec, rated, path)
-                                                : power::reading_text(reading, spec, rated, given, path));
+  std::cout << (parsed.values.count("json") > 0
+                    ? power::reading_json(reading, trace, spec, rated, path)
+                    : power::reading_text(reading, trace, spec, rated, given, path));
   return 0;
 }
 

@@ -9,10 +9,12 @@
 
 namespace tenon::power {
 
-/// Mean power of successive intervals of equal length.
+/// Mean power of successive intervals of equal length, or of a proxy of it.
 struct Trace {
   double rate_hz = 1000;
   std::vector<double> watts;
+  bool is_share = false;    ///< values are shares of a resource and no power
+  std::string sensor = {};  ///< as the file says: "RAPL package-0, measured"
 
   double seconds() const { return static_cast<double>(watts.size()) / rate_hz; }
 };

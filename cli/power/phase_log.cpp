@@ -20,6 +20,7 @@ using nlohmann::json;
 constexpr double kLongestRun_s = 1e9;
 constexpr double kUnequal = 0.01;  ///< of a step
 constexpr std::size_t kFewestSamples = 4;
+constexpr std::size_t kLongestSensor = 160;
 
 std::string_view trimmed(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -29,10 +30,10 @@ std::string_view trimmed(std::string_view text) {
 }
 
 /// The first characters of a line for a message.
-std::string shown(std::string_view text) {
+std::string shown(std::string_view text, std::size_t most = 40) {
   std::string out;
-  for (const char c : text.substr(0, 40)) out += c >= 0x20 && c < 0x7f ? c : '?';
-  return text.size() > 40 ? out + "..." : out;
+  for (const char c : text.substr(0, most)) out += c >= 0x20 && c < 0x7f ? c : '?';
+  return text.size() > most ? out + "..." : out;
 }
 
 /// Calls `each(line, number, whether the line has an end)`.
@@ -187,6 +188,8 @@ Trace parse_power_csv(std::string_view text, const std::string& path) {
   std::vector<double> times;
   std::vector<std::size_t> lines;
   for_each_line(text, [&](std::string_view line, std::size_t number, bool) {
+    if (trace.sensor.empty() && line.starts_with("#"))
+      trace.sensor = shown(trimmed(line.substr(1)), kLongestSensor);
     if (line.empty() || line.front() == '#') return;
     const std::size_t comma = line.find(',');
     const auto real = [&](std::string_view word) -> std::optional<double> {
@@ -200,12 +203,17 @@ Trace parse_power_csv(std::string_view text, const std::string& path) {
     const std::optional<double> time = real(first), watts = real(second);
     if (!time || !watts) {
       // A heading names its columns.
-      if (times.empty() && !time && !watts && comma != std::string_view::npos && !first.empty()) return;
+      if (times.empty() && !time && !watts && comma != std::string_view::npos && !first.empty()) {
+        trace.is_share = second == "share";
+        return;
+      }
       fail_config(fmt::format("{}:{}: expected 'seconds,watts', found '{}'", path, number, shown(line)));
     }
     if (!std::isfinite(*time) || !std::isfinite(*watts))
       fail_config(fmt::format("{}:{}: '{}' is not finite", path, number, shown(line)));
     if (*watts < 0) fail_config(fmt::format("{}:{}: {} W; power is not negative", path, number, *watts));
+    if (trace.is_share && *watts > 1)
+      fail_config(fmt::format("{}:{}: {} of a share, which is at most 1", path, number, *watts));
     if (!times.empty() && *time <= times.back())
       fail_config(fmt::format("{}:{}: {} s {} {} s on line {}; times ascend", path, number, *time,
                               *time == times.back() ? "repeats" : "comes after", times.back(), lines.back()));

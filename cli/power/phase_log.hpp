@@ -39,10 +39,11 @@ PhaseLog parse_timeline(std::string_view text, const std::string& path);
 /// Throws Error(kConfig) unless there is a time that all logs share.
 void require_overlap(const std::vector<PhaseLog>& logs);
 
-/// A trace of power: lines "seconds,watts" after an optional heading; lines that begin with '#' and empty
-/// lines are left out. Throws Error(kConfig) for a number that is none, not finite or negative, for times
-/// that repeat, go back, leave a gap or are unequally spaced (by more than 1 % of the step), and for fewer
-/// than four samples.
+/// A trace of power: lines "seconds,watts" after an optional heading, whose second column "share" makes it a
+/// trace of shares. The first line that begins with '#' says where the numbers come from; further ones, and
+/// empty lines, are left out. Throws Error(kConfig) for a number that is none, not finite or negative, for
+/// times that repeat, go back, leave a gap or are unequally spaced (by more than 1 % of the step), and for
+/// fewer than four samples.
 Trace parse_power_csv(std::string_view text, const std::string& path);
 
 }  // namespace tenon::power

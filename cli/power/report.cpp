@@ -58,27 +58,31 @@ void verdict_json(JsonWriter& json, const Reading& reading) {
   json.member("passes", reading.passes());
 }
 
-void members(JsonWriter& json, const Reading& reading) {
+/// `unit` ends the names of figures that have one.
+void members(JsonWriter& json, const Reading& reading, std::string_view unit = "w") {
+  const auto member = [&](std::string_view name, double value) {
+    json.member(fmt::format("{}_{}", name, unit), value);
+  };
   json.member("seconds", reading.seconds);
   json.member("rate_hz", reading.rate_hz);
   json.member("update_hz", reading.update_hz);
-  json.member("mean_w", reading.mean);
-  json.member("lowest_w", reading.lowest);
-  json.member("highest_w", reading.highest);
+  member("mean", reading.mean);
+  member("lowest", reading.lowest);
+  member("highest", reading.highest);
   json.objects("ramps", reading.ramps, [&](const Ramp& ramp) {
     json.member("window_s", ramp.window_s);
-    json.member("up_w_per_s", ramp.up);
-    json.member("down_w_per_s", ramp.down);
+    json.member(fmt::format("up_{}_per_s", unit), ramp.up);
+    json.member(fmt::format("down_{}_per_s", unit), ramp.down);
   });
   json.member("range_window_s", reading.range_window_s);
-  json.member("range_w", reading.range);
+  member("range", reading.range);
   json.member("band_low_hz", reading.band_low_hz);
   json.member("band_high_hz", reading.band_high_hz);
   json.member("band_share", reading.band_share);
-  json.member("band_rms_w", reading.band_rms);
+  member("band_rms", reading.band_rms);
   json.member("band_rms_of_mean", reading.band_rms_share);
   json.member("peak_hz", reading.peak_hz);
-  json.member("peak_amplitude_w", reading.peak_amplitude);
+  member("peak_amplitude", reading.peak_amplitude);
   json.objects("notes", reading.notes, [&](const std::string& note) { json.member("text", note); });
   verdict_json(json, reading);
 }
@@ -282,28 +286,35 @@ std::string closing_text(const Plan& plan, const SimulationResult& result) {
   return out + fmt::format("  ->  {}\n", plan.folder);
 }
 
-std::string reading_text(const Reading& r, const GridSpec& spec, double rated_watts, bool rated_given,
-                         const std::string& path) {
-  std::string out = fmt::format(
-      "{}: {:.6g} s, {:.6g} samples a second, {:.4g} new values a second; where the numbers "
-      "come from is for the file's author to say\n",
-      path, r.seconds, r.rate_hz, r.update_hz);
+std::string reading_text(const Reading& r, const Trace& trace, const GridSpec& spec, double rated,
+                         bool rated_given, const std::string& path) {
+  std::string out =
+      fmt::format("{}: {:.6g} s, {:.6g} samples a second, {:.4g} new values a second; {}\n", path, r.seconds,
+                  r.rate_hz, r.update_hz,
+                  trace.sensor.empty() ? "where the numbers come from is for the file's author to say"
+                                       : "by the file's own word: " + trace.sensor);
+  if (trace.is_share) out += "  shares of a resource, a proxy of power: no figure below is in watts\n";
+  const std::string unit = trace.is_share ? "shares" : "W";
+  const auto amount_of = [&](double value, const char* per = "") {
+    return amount(value, (unit + per).c_str());
+  };
   const auto line = [&](const std::string& name, const std::string& value) {
     out += fmt::format("  {:<22}{}\n", name, value);
   };
-  line("mean", amount(r.mean, "W"));
-  line("lowest, highest", amount(r.lowest, "W") + ", " + amount(r.highest, "W"));
+  line("mean", amount_of(r.mean));
+  line("lowest, highest", amount_of(r.lowest) + ", " + amount_of(r.highest));
   for (const Ramp& ramp : r.ramps)
     line(fmt::format("ramp over {:g} s", ramp.window_s),
-         amount(ramp.up, "W/s") + " up, " + amount(ramp.down, "W/s") + " down");
-  line(fmt::format("range in {:g} s", r.range_window_s), amount(r.range, "W"));
-  line("band", fmt::format("{:g} to {:g} Hz: {} of the energy of changes, {} rms, {} of the mean",
-                           r.band_low_hz, r.band_high_hz, percent(r.band_share), amount(r.band_rms, "W"),
-                           percent(r.band_rms_share)));
-  line("peak line", fmt::format("{:.4g} Hz, amplitude {}", r.peak_hz, amount(r.peak_amplitude, "W")));
+         amount_of(ramp.up, "/s") + " up, " + amount_of(ramp.down, "/s") + " down");
+  line(fmt::format("range in {:g} s", r.range_window_s), amount_of(r.range));
+  line("band",
+       fmt::format("{:g} to {:g} Hz: {} of the energy of changes, {} rms, {} of the mean", r.band_low_hz,
+                   r.band_high_hz, percent(r.band_share), amount_of(r.band_rms), percent(r.band_rms_share)));
+  line("peak line", fmt::format("{:.4g} Hz, amplitude {}", r.peak_hz, amount_of(r.peak_amplitude)));
   for (const std::string& note : r.notes) line("note", note);
-  out += fmt::format("against {}, rated power {}{}:\n", spec.name, amount(rated_watts, "W"),
-                     rated_given ? "" : " (the highest sample; --rated says otherwise)");
+  out += fmt::format("against {}, {} {}{}:\n", spec.name, trace.is_share ? "rated share" : "rated power",
+                     amount_of(rated),
+                     rated_given || trace.is_share ? "" : " (the highest sample; --rated says otherwise)");
   for (const VerdictPart& part : r.verdict)
     line(part.name, std::isfinite(part.value)
                         ? fmt::format("{:.4g} {}, limit {:g}: {}", part.value, part.unit, part.limit,
@@ -312,13 +323,15 @@ std::string reading_text(const Reading& r, const GridSpec& spec, double rated_wa
   return out + fmt::format("  {}\n", r.passes() ? "passes" : "fails");
 }
 
-std::string reading_json(const Reading& reading, const GridSpec& spec, double rated_watts,
+std::string reading_json(const Reading& reading, const Trace& trace, const GridSpec& spec, double rated,
                          const std::string& path) {
   JsonWriter json;
   json.begin_object();
   json.member("file", path);
-  spec_json(json, spec, rated_watts);
-  members(json, reading);
+  json.member("sensor", trace.sensor);
+  json.member("unit", trace.is_share ? "share" : "watts");
+  spec_json(json, spec, rated);
+  members(json, reading, trace.is_share ? "share" : "w");
   json.end_object();
   return json.take();
 }

@@ -15,10 +15,11 @@ std::string traces_csv(const SimulationResult& result);
 /// The lines of the command.
 std::string closing_text(const Plan& plan, const SimulationResult& result);
 
-/// `tenon power meter`: a reading of a trace that a user brought, which this program did not measure.
-std::string reading_text(const Reading& reading, const GridSpec& spec, double rated_watts, bool rated_given,
-                         const std::string& path);
-std::string reading_json(const Reading& reading, const GridSpec& spec, double rated_watts,
+/// `tenon power meter`: a reading of a trace that a user brought or a run has recorded.
+/// `rated`: in the trace's unit.
+std::string reading_text(const Reading& reading, const Trace& trace, const GridSpec& spec, double rated,
+                         bool rated_given, const std::string& path);
+std::string reading_json(const Reading& reading, const Trace& trace, const GridSpec& spec, double rated,
                          const std::string& path);
 
 }  // namespace tenon::power

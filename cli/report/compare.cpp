@@ -39,11 +39,6 @@ std::string area_of(const std::string& key) {
   return "";
 }
 
-/// Keys that do not change the training: names and observers.
-bool is_no_input(const std::string& key) {
-  return key == "run.name" || key.starts_with("observe");
-}
-
 using Texts = std::map<std::string, std::pair<std::string, std::string>>;  ///< key -> value, origin
 
 void compare(const std::string& area, const Texts& a, const Texts& b, std::vector<InputDifference>& out) {
@@ -63,7 +58,7 @@ void compare(const std::string& area, const Texts& a, const Texts& b, std::vecto
 std::map<std::string, Texts> inputs_of(const Run& run) {
   std::map<std::string, Texts> areas;
   for (const ConfigLine& line : run.config) {
-    if (!is_no_input(line.key)) areas["config"][line.key] = {line.value, line.origin};
+    if (may_change_training(line.key)) areas["config"][line.key] = {line.value, line.origin};
   }
   for (const auto& [key, value] : run.record.manifest) {
     const std::string area = area_of(key);

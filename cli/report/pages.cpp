@@ -10,6 +10,7 @@
 #include "report/communication.hpp"
 #include "report/line_chart.hpp"
 #include "report/numerics.hpp"
+#include "report/power_section.hpp"
 
 #include "base/json_writer.hpp"
 
@@ -185,6 +186,16 @@ std::string numerics(const ab::RunRecord& run) {
 }
 
 /// An unreadable file must not prevent the page.
+std::string power(const ab::RunRecord& run) {
+  try {
+    const auto files = make_posix_files();
+    return power_section(*files, run.folder);
+  } catch (const Error& error) {
+    return ab::section("Power", ab::paragraph(error.what(), "note"));
+  }
+}
+
+/// An unreadable file must not prevent the page.
 std::string ranks(const ab::RunRecord& run) {
   try {
     const auto files = make_posix_files();
@@ -284,8 +295,8 @@ std::string run_page(const Run& run, const std::string& model) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + model_section(model) +
-         config_section(run) + provenance(r);
+  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + power(r) + numerics(r) +
+         model_section(model) + config_section(run) + provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
       "value. "
@@ -403,8 +414,7 @@ std::vector<Group> groups_of(const std::vector<const Run*>& order, const std::st
     if (!value || !std::isfinite(*value)) continue;
     std::map<std::string, std::string> config;
     for (const ConfigLine& line : run->config) {
-      if (line.key != "run.name" && !line.key.starts_with("observe") && !is_seed(line.key))
-        config[line.key] = line.value;
+      if (may_change_training(line.key) && !is_seed(line.key)) config[line.key] = line.value;
     }
     Group& group = found[config];
     group.config = config;
@@ -487,7 +497,7 @@ std::string differences(const std::vector<const Run*>& order) {
   }
   std::vector<std::string> keys;
   for (auto& [key, held] : by_run) {
-    if (key == "run.name" || key.starts_with("observe")) continue;
+    if (!may_change_training(key)) continue;
     std::set<std::string> distinct;
     for (const Run* run : order) distinct.insert(held[run]);
     if (distinct.size() > 1) keys.push_back(key);

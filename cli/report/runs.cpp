@@ -142,6 +142,10 @@ std::vector<Run> load_runs(const std::string& folder, std::vector<std::string>& 
   return runs;
 }
 
+bool may_change_training(const std::string& key) {
+  return key != "run.name" && !key.starts_with("observe") && !key.starts_with("power.");
+}
+
 bool is_run(const std::string& folder) {
   if (is_attempt(folder)) return true;
   const int newest = ab::newest_attempt(folder);

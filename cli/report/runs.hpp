@@ -36,6 +36,8 @@ std::vector<Run> load_runs(const std::string& folder, std::vector<std::string>& 
 bool is_run(const std::string& folder);
 
 MetricFacts facts_of(const ab::Series& series);
+/// Whether a key of the configuration may change the training: names, observers and [power] do not.
+bool may_change_training(const std::string& key);
 /// Lines of config.resolved.toml with their tables' names in front.
 std::vector<ConfigLine> config_lines(const std::string& toml);
 /// "seeds.seed" of the manifest, "" when absent; quotes of texts removed.
