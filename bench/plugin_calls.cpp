@@ -1,8 +1,9 @@
-// The costs of plugins: inspecting a file, one more file on the search path, a guarded call. Each has a
-// limit; the program ends with 1 when one is missed.
+// The costs of plugins: inspecting a file, one more file on the search path, a guarded call, a phase. Each
+// has a limit; the program ends with 1 when one is missed.
 #include "step_bench.hpp"
 
 #include "loop/parts.hpp"
+#include "loop/time_account.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/registry.hpp>
@@ -11,6 +12,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 
@@ -78,6 +80,15 @@ double call_ns(Call call) {
   return ns;
 }
 
+/// Hears phases, as an actuator does.
+class Ear final : public PhaseObserver {
+ public:
+  void on_phase(Phase phase, double) override { heard_.store(phase, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Phase> heard_{Phase::kIdle};
+};
+
 int measure(const Settings& settings) {
   const fs::path build = fs::canonical("/proc/self/exe").parent_path().parent_path();
   const std::string program = (build / "bin/tenon").string();
@@ -105,7 +116,9 @@ int measure(const Settings& settings) {
                   {"tenon inspect FILE, loaded in a child", 20, "ms", {}},
                   {"one more plugin on the search path", 1, "ms", {}},
                   {"loading one more plugin", 1, "ms", {}},
-                  {"guarded call over a virtual call", 20, "ns", {}}};
+                  {"guarded call over a virtual call", 20, "ns", {}},
+                  {"a change of phase, nobody listens", 100, "ns", {}},
+                  {"a change of phase that is heard", 200, "ns", {}}};
   for (int round = 0; round < settings.rounds; ++round) {
     lines[0].values.push_back(program_ms({program, "inspect", plugin.string(), "--no-load"}));
     lines[1].values.push_back(program_ms({program, "inspect", plugin.string()}));
@@ -126,6 +139,16 @@ int measure(const Settings& settings) {
     const auto point = [](int i) { return SchedulePoint{i, 1000, 0.1}; };
     const double direct = call_ns([&](int i) { return plain->rate(point(i)); });
     lines[4].values.push_back(call_ns([&](int i) { return part->rate(point(i)); }) - direct);
+
+    train::TimeAccount account(*clock);
+    account.start();
+    const auto change = [&](int i) {
+      return static_cast<double>(account.enter(i % 2 == 0 ? Phase::kForward : Phase::kBackward));
+    };
+    lines[5].values.push_back(call_ns(change));
+    Ear ear;
+    account.listen(ear);
+    lines[6].values.push_back(call_ns(change));
   }
   fs::remove_all(scratch);
 
