@@ -76,7 +76,9 @@ int run_meter(const Parsed& parsed, const std::vector<std::string>& words) {
   power::Reading reading;
   try {
     const power::Spectrum spectrum(trace, power::Window::kHann);
-    reading = power::measure(trace, spectrum, spectrum.mean_square(), spec, rated, true);
+    // A model renews its value with every sample, even where the value stays.
+    const bool sensor = !trace.sensor.ends_with("modelled");
+    reading = power::measure(trace, spectrum, spectrum.mean_square(), spec, rated, sensor);
   } catch (const Error& error) {
     throw Error(error.kind(), path + ": " + error.what());
   }

@@ -58,6 +58,26 @@ TEST(Power, TheMeterReadsAnybodysTrace) {
               1e-6);
 }
 
+TEST(Power, TheMeterCallsNoShareWatts) {
+  const Scratch scratch;
+  std::string csv = square_csv(60);
+  csv.replace(0, csv.find('\n'), "# all cores, measured\nseconds,share");
+  for (std::size_t at = 0; (at = csv.find(",1000\n")) != std::string::npos;) csv.replace(at, 5, ",1");
+  for (std::size_t at = 0; (at = csv.find(",400\n")) != std::string::npos;) csv.replace(at, 4, ",0.4");
+  write_file(scratch / "shares.csv", csv);
+  const Ended text = scratch.run({"power", "meter", "shares.csv", "--spec", kSpec});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("by the file's own word: all cores, measured\n"));
+  EXPECT_THAT(text.out, HasSubstr("a proxy of power: no figure below is in watts\n"));
+  EXPECT_THAT(text.out, HasSubstr("lowest, highest       0.4 shares, 1 shares\n"));
+  EXPECT_THAT(text.out, ::testing::Not(::testing::ContainsRegex("[0-9] [kM]?W")));
+  const Ended ended = scratch.run({"power", "meter", "shares.csv", "--spec", kSpec, "--json"});
+  const json record = json::parse(ended.out);
+  EXPECT_EQ(record["unit"], "share");
+  EXPECT_NEAR(record["mean_share"], 0.88, 1e-9);
+  EXPECT_FALSE(record.contains("mean_w"));
+}
+
 TEST(Power, TwoRanksOverAShapedLink) {
   const Scratch scratch;
   const Ended trained =
