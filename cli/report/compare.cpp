@@ -22,8 +22,8 @@
 namespace tenon::report {
 namespace {
 
-constexpr const char* kAreas[] = {"config",  "data",    "plugins", "program",
-                                  "kernels", "threads", "seeds",   "machine"};
+constexpr const char* kAreas[] = {"config",  "init",    "data",  "plugins", "program",
+                                  "kernels", "threads", "seeds", "machine"};
 
 /// Area of a key of the manifest; "" for what differs between any two runs.
 std::string area_of(const std::string& key) {
@@ -31,6 +31,7 @@ std::string area_of(const std::string& key) {
     return std::any_of(heads.begin(), heads.end(), [&](const char* head) { return key.starts_with(head); });
   };
   if (in({"data"})) return key.ends_with("path") ? "" : "data";
+  if (in({"init.checkpoint_sha256"})) return "init";
   if (in({"program", "libraries", "rng"})) return "program";
   if (in({"kernels"})) return "kernels";
   if (in({"threads", "ranks"})) return "threads";

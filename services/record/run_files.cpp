@@ -94,7 +94,16 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   json.member("start", first.start);
   json.member("end", last.end);
   json.member("exit_reason", last.exit_reason);
-  json.member("parent_run", manifest.parent_run);
+  json.member("parent_run", manifest.init.from);
+  if (!manifest.init.from.empty()) {
+    json.begin_object("init");
+    json.member("step", manifest.init.step);
+    json.member("checkpoint_sha256", manifest.init.checkpoint_sha256);
+    json.member("loaded", manifest.init.loaded);
+    json.member("drawn", manifest.init.drawn);
+    json.member("dropped", manifest.init.dropped);
+    json.end_object();
+  }
   json.objects("segments", manifest.segments, [&](const ManifestSegment& segment) {
     json.member("command_line", segment.command_line);
     json.member("first_step", segment.first_step);
@@ -434,7 +443,15 @@ Manifest read_manifest(FileSystem& files, const std::string& folder) {
   }
   manifest.libraries = named_texts(top.object("libraries"));
   manifest.environment = named_texts(top.object("environment"));
-  top.get("parent_run", manifest.parent_run);
+  top.get("parent_run", manifest.init.from);
+  if (top.has("init")) {
+    const Members init = top.object("init");
+    init.get("step", manifest.init.step);
+    init.get("checkpoint_sha256", manifest.init.checkpoint_sha256);
+    init.get("loaded", manifest.init.loaded);
+    init.get("drawn", manifest.init.drawn);
+    init.get("dropped", manifest.init.dropped);
+  }
   for (const Json& item : top.array("segments")) {
     const Members members(item, path + ": segments");
     ManifestSegment& segment = manifest.segments.emplace_back();

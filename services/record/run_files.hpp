@@ -30,6 +30,14 @@ struct ManifestSegment {
   std::string exit_reason;      ///< "completed", "interrupted: SIGTERM", "failed: ..."; "" as above
 };
 
+/// What a run with [init] began with.
+struct LoadedWeights {
+  std::string from;               ///< the attempt; "" = the weights were drawn
+  std::int64_t step = 0;          ///< of its checkpoint
+  std::string checkpoint_sha256;  ///< of the checkpoint's manifest, which has the sums of all its bytes
+  std::int64_t loaded = 0, drawn = 0, dropped = 0;  ///< parameters
+};
+
 struct Manifest {
   BuildInfo build;
   std::string cpu_model, cpu_features;  ///< features as the device names them
@@ -46,7 +54,7 @@ struct Manifest {
   std::vector<std::pair<std::string, double>> calibration;
   NamedTexts libraries;  ///< {"oneDNN", "2.6.3"}
   NamedTexts environment;
-  std::string parent_run;                 ///< folder of the run that this one started from, "" when none
+  LoadedWeights init;                     ///< its `from` is written as parent_run
   std::vector<ManifestSegment> segments;  ///< oldest first, at least one
 };
 

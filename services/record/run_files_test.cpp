@@ -134,7 +134,7 @@ Manifest example_manifest() {
   manifest.config_sha256 = "cafe";
   manifest.data = {{"/data/a.txt", "aa"}, {"/data/b.txt", "bb"}};
   manifest.libraries = {{"oneDNN", "2.6.3"}, {"OpenMP", "201511"}};
-  manifest.parent_run = "runs/base/2";
+  manifest.init = {"runs/base/2", 40, "beef", 5, 1, 2};
   manifest.segments.back().end = utc_now();
   manifest.segments.back().exit_reason = "interrupted: SIGTERM";
   manifest.segments.push_back({"tenon train --resume", 50, utc_now(), "", ""});
@@ -168,7 +168,12 @@ TEST_F(RunFilesTest, ManifestReadsBack) {
   EXPECT_EQ(read.data[1].sha256, "bb");
   EXPECT_THAT(read.libraries, ::testing::UnorderedElementsAreArray(written.libraries));
   EXPECT_EQ(read.environment, written.environment);
-  EXPECT_EQ(read.parent_run, "runs/base/2");
+  EXPECT_EQ(read.init.from, "runs/base/2");
+  EXPECT_EQ(read.init.step, 40);
+  EXPECT_EQ(read.init.checkpoint_sha256, "beef");
+  EXPECT_EQ(read.init.loaded, 5);
+  EXPECT_EQ(read.init.drawn, 1);
+  EXPECT_EQ(read.init.dropped, 2);
   ASSERT_EQ(read.segments.size(), 2u);
   EXPECT_EQ(read.segments[0].command_line, "tenon train \"a b.toml\"");
   EXPECT_EQ(read.segments[0].exit_reason, "interrupted: SIGTERM");

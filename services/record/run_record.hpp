@@ -45,6 +45,7 @@ class RunRecord {
   std::string device_choice;                   ///< why this device, where the configuration left it open
   std::string recorded_kernels;                ///< of the attempt that is continued, "" otherwise
   std::optional<PieceSeconds> recorded_costs;  ///< that it had measured
+  LoadedWeights recorded_init;                 ///< what it began with
   std::vector<std::string> notes;              ///< what a person should know about the start
   std::unique_ptr<RecoveryLog> recovery_log;   ///< rank 0
   RunResult result;                            ///< written by rank 0

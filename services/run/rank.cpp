@@ -139,6 +139,11 @@ void Rank::restore() {
   const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kLoad);
   if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
   if (world_.start.restored_slot < 0) {
+    if (world_.settings.init && trainer_.loaded().from.empty())
+      fail_run(
+          fmt::format("{}: none of its checkpoints is valid, and the weights of [init] were not read again; "
+                      "start a new attempt without --resume",
+                      world_.record.folder.path));
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.record.recovery_log)
       world_.record.recovery_log->resumed(0, 0, true, services_->actions().account());
     return services_->phases().begin();
@@ -186,6 +191,7 @@ Manifest Rank::describe() const {
   manifest.seed_rounding = run.seed_rounding;
   manifest.config_sha256 = plugin::file_sha256(world_.record.folder.path + "/config.resolved.toml");
   manifest.data = parts_.dataset->info().sources;
+  manifest.init = trainer_.loaded().from.empty() ? world_.record.recorded_init : trainer_.loaded();
   return manifest;
 }
 

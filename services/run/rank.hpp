@@ -108,7 +108,7 @@ class Rank final : private SlotQueue::Owner {
   SlotQueue slots_;
   std::unique_ptr<RankServices> services_;
   std::unique_ptr<RunPower> power_;  ///< null without [power]
-  bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
+  bool stands_still_ = false;        ///< paused at the last boundary, until the hashes are taken
 };
 
 // A rank with the role `server`: it makes the sync component alone and lets it serve the trainers.

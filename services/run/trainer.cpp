@@ -397,6 +397,9 @@ std::string Trainer::layout_text() const {
 void Trainer::start_weights() {
   ParameterSet& live = weights_->live();
   initialise(live, world_.settings.run.seed_init, *parts_->device);
+  if (world_.settings.init && !world_.goes_on_from_checkpoint())
+    loaded_ = load_initial_weights(*world_.settings.init, live, *parts_->device, world_.registry, with_.host,
+                                   *world_.files);
   Communicator* group = weights_->group(Purpose::kState);
   if (group == nullptr) return;
   for (int arena = 0; arena < live.arenas(); ++arena) {

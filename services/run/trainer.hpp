@@ -9,6 +9,7 @@
 #include "loop/worker.hpp"
 #include "record/metric_lines.hpp"
 #include "record/saved_shape.hpp"
+#include "run/initial_weights.hpp"
 #include "run/rank_state.hpp"
 #include "run/row_traffic.hpp"
 #include "run/world.hpp"
@@ -80,6 +81,9 @@ class Trainer {
   std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }
   Evaluator& evaluator() const { return *evaluator_; }
   RankState& state() const { return *state_; }
+  /// What [init] gave; its `from` is empty where the weights were drawn or come from a checkpoint of this
+  /// run.
+  const LoadedWeights& loaded() const { return loaded_; }
 
   /// The weights that the run stands for: those of val/*, `weights_hash`, and what other commands read.
   ParameterSet& evaluated() const { return parts_->sync->evaluation_parameters(); }
@@ -127,6 +131,7 @@ class Trainer {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
+  LoadedWeights loaded_;
   SyncEnd sync_end_;  ///< last: ends first
 };
 

@@ -286,9 +286,19 @@ StopReason World::stop_reason() const {
   return stop_;
 }
 
+std::string World::base_folder() const {
+  return request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
+}
+
+bool World::goes_on_from_checkpoint() const {
+  if (start.epoch > 0) return start.restored_slot >= 0;
+  if (!request.resume) return false;
+  const std::string attempt = open_newest_attempt(*files, base_folder()).path;
+  return !CheckpointStore(*files, attempt + "/checkpoints", {}).generations().empty();
+}
+
 void World::open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check) {
-  const std::string base =
-      request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
+  const std::string base = base_folder();
   try {
     open_folder(base, keep, mixed, check);
   } catch (const FileError& error) {
@@ -358,6 +368,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
     record.earlier_segments = std::move(earlier.segments);
     record.recorded_kernels = std::move(earlier.kernels);
     record.recorded_costs = calibrated_costs(earlier);
+    record.recorded_init = std::move(earlier.init);
   } catch (const Error& error) {
     record.notes.push_back(
         fmt::format("the earlier manifest cannot be read and is started anew: {}", error.what()));

@@ -113,6 +113,8 @@ struct World {
   /// As above, learnt from the control plane: a signal came to another process.
   void note_interrupt();
   StopReason stop_reason() const;
+  /// Whether the ranks, once built, go on from a checkpoint of this run: as far as its folder says.
+  bool goes_on_from_checkpoint() const;
   /// All ranks are threads of this process.
   bool threads_only() const { return place.rank < 0; }
   /// Replicas whose memory this machine holds.
@@ -167,6 +169,7 @@ struct World {
   /// The attempt was cut short in the evaluation of its last slot. Rank 0. Earlier ones are made up for in
   /// the loop.
   bool owes_evaluation() const;
+  std::string base_folder() const;  ///< of the run's attempts
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);

@@ -95,7 +95,7 @@ const Refusal kConfiguration[] = {
      "seed_order, seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, "
      "eval_batches, evaluate_on_stop, log_every, accumulate, clip, on_nan, deadline)"},
     {"unknown_table", "[model]", "[modle]", kTrain,
-     "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, device, parallel, "
+     "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
      "transport, "
      "data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, plugins)\n"
      "run.toml: a run needs [model] with a 'type': the name of a component of kind model (see: tenon "
@@ -160,7 +160,7 @@ const Refusal kConfiguration[] = {
     {"set_of_wrong_type", nullptr, "", with({"--set", "run.steps=1.5"}),
      "--set run.steps=1.5: option 'steps' of [run]: expected a whole number, found the real number 1.5"},
     {"set_of_unknown_table", nullptr, "", with({"--set", "modle.width=3"}),
-     "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, device, parallel, "
+     "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
      "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, "
      "plugins)"},
 };

@@ -24,6 +24,7 @@ class CoreReader {
 
   /// Each takes a table as written and returns it resolved: the core's keys only, defaults filled in.
   Value run(const Value& table);
+  Value init(const Value& table);
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
@@ -163,6 +164,31 @@ Value CoreReader::run(const Value& table) {
     run.clip = options.real("clip");
     run.stop_on_nan = options.text("on_nan") == "stop";
     run.deadline = options.real("deadline");
+  });
+}
+
+Value CoreReader::init(const Value& table) {
+  return read(table, "init", false, [&](const Options& options) {
+    InitSettings init;
+    init.from = std::string(options.text("from"));
+    init.step = optional_integer(options, "step");
+    init.draw_missing = options.choice("missing", kMissing);
+    init.drop_extra = options.choice("extra", kExtra);
+    init.origin = table.origin;
+    for (const std::string_view rule : options.texts("rename")) {
+      const std::size_t equals = rule.find('=');
+      const auto stars = [](std::string_view side) { return std::count(side.begin(), side.end(), '*'); };
+      const std::string_view there = rule.substr(0, equals);
+      const std::string_view here =
+          equals == std::string::npos ? "" : rule.substr(equals + 1);
+      if (there.empty() || here.empty() || stars(there) > 1 || stars(here) != stars(there))
+        problems_.push_back(
+            fmt::format("{}[init] rename = '{}': expected \"THERE=HERE\", with no * or with one "
+                        "on each side",
+                        place(table.origin), printable(rule)));
+      init.rename.emplace_back(rule);
+    }
+    settings_.init = std::move(init);
   });
 }
 
@@ -409,6 +435,7 @@ class RunChecker {
   CheckedRun run() {
     check_top_level();
     keep("run", core_.run(table_or_empty("run")), file_origin());
+    if (const Member* member = member_of("init")) keep("init", core_.init(member->value), member->origin);
     keep("parallel", core_.parallel(table_or_empty("parallel")), file_origin());
     for (const ComponentSection& section : component_sections()) check_section(section);
     if (const Member* member = member_of("power")) check_power(*member);

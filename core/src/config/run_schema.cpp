@@ -10,6 +10,7 @@ namespace {
 using option::boolean;
 using option::integer;
 using option::integers;
+using option::path;
 using option::paths;
 using option::real;
 using option::reals;
@@ -53,6 +54,24 @@ constexpr OptionSpec kRun[] = {
         .at_least(0.001)
         .in_unit("s")
         .doc_text("longest single wait, and longest pass of one layer"),
+};
+
+constexpr OptionSpec kInit[] = {
+    path("from", nullptr).mandatory().doc_text("run, or attempt of one, whose weights this run begins with"),
+    integer("step", nullptr)
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("which of its checkpoints; the newest that is intact unless given"),
+    texts("rename", "[]")
+        .doc_text(
+            "\"THERE=HERE\": parameters that have another name there; one * on each side stands for the "
+            "same text"),
+    text("missing", "'refuse'")
+        .one_of(kMissing)
+        .doc_text("parameters of this model that are not there: refuse the run, or draw them"),
+    text("extra", "'refuse'")
+        .one_of(kExtra)
+        .doc_text("parameters there that this model has not: refuse the run, or drop them"),
 };
 
 constexpr OptionSpec kDevice[] = {
@@ -203,6 +222,7 @@ struct CoreTable {
 
 constexpr CoreTable kTables[] = {
     {"run", kRun},
+    {"init", kInit},
     {"device", kDevice},
     {"parallel", kParallel},
     {"transport", {}, {"link", "clock", "straggler"}},
@@ -257,8 +277,9 @@ std::vector<std::string> core_keys(std::string_view table) {
 }
 
 std::vector<std::string> top_level_tables() {
-  return {"run",      "device", "parallel", "transport", "data",  "model",   "precision", "optimizer",
-          "schedule", "sync",   "recovery", "observe",   "power", "emulate", "fault",     "plugins"};
+  return {"run",     "init",      "device",    "parallel", "transport", "data",
+          "model",   "precision", "optimizer", "schedule", "sync",      "recovery",
+          "observe", "power",     "emulate",   "fault",    "plugins"};
 }
 
 std::vector<TableSpecs> run_tables() {

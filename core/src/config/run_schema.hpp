@@ -1,6 +1,7 @@
-// The part of a run's configuration that the core owns: [run], [parallel], [plugins], [emulate], [[fault]],
-// [power] without its components, and single keys of tables that otherwise belong to a component ([device] threads, [sync] buffers,
-// [transport.link], graph edits of [model]). Such a table legally holds both; each key goes to its owner.
+// The part of a run's configuration that the core owns: [run], [init], [parallel], [plugins], [emulate],
+// [[fault]], [power] without its components, and single keys of tables that otherwise belong to a component
+// ([device] threads, [sync] buffers, [transport.link], graph edits of [model]). Such a table legally holds
+// both; each key goes to its owner.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -34,6 +35,15 @@ struct RunSettings {
   double clip = 0;                ///< global gradient norm; 0 = off
   bool stop_on_nan = true;
   double deadline = 300;  ///< seconds of a single wait
+};
+
+/// [init]: the weights that a run begins with, from another run.
+struct InitSettings {
+  std::string from;                  ///< a run, or an attempt of one; absolute
+  std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest that is intact
+  std::vector<std::string> rename;   ///< "THERE=HERE", each with at most one '*'
+  bool draw_missing = false, drop_extra = false;
+  Origin origin;
 };
 
 /// [device], keys of the core.
@@ -141,6 +151,9 @@ enum class BufferPolicy : std::uint8_t { kAverage, kLocal, kBroadcast };
 inline constexpr auto kBuffers = option::choice<BufferPolicy>({{"average", BufferPolicy::kAverage},
                                                                {"local", BufferPolicy::kLocal},
                                                                {"broadcast", BufferPolicy::kBroadcast}});
+/// Whether a parameter that one side alone has is refused.
+inline constexpr auto kMissing = option::choice<bool>({{"refuse", false}, {"draw", true}});
+inline constexpr auto kExtra = option::choice<bool>({{"refuse", false}, {"drop", true}});
 inline constexpr auto kStragglers =
     option::choice<StragglerSettings::Kind>({{"factor", StragglerSettings::Kind::kFactor},
                                              {"exponential", StragglerSettings::Kind::kExponential},
@@ -159,6 +172,7 @@ inline constexpr auto kFaultPhases =
 
 struct CoreSettings {
   RunSettings run;
+  std::optional<InitSettings> init;
   DeviceSettings device;
   ParallelSettings parallel;
   TransportSettings transport;

@@ -1,0 +1,199 @@
+// [init]: a run begins with the weights of another one, to the bit, whatever its strategy, device and layout
+// are; it reads them once; and what does not fit is listed whole.
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace tenon::integration::init_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<std::string> kRanks = {"--set", "parallel.ranks=2", "--set", "transport.type=\"thread\""};
+
+std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// A run of the scratch folder's configuration in `folder`, whose last words are its own.
+class Init : public ::testing::Test {
+ protected:
+  Ended train(const std::string& folder, const std::vector<std::string>& more) const {
+    return scratch_.train(joined({"--run-dir", folder}, more));
+  }
+  /// Trains what others begin with.
+  void source(const std::vector<std::string>& more = {}) const {
+    const Ended ended = train("source", more);
+    ASSERT_EQ(ended.status, 0) << ended.err;
+  }
+  /// One slot that changes nothing: the weights at the start are those of the end.
+  static std::vector<std::string> still(const std::vector<std::string>& more = {}) {
+    return joined({"--set", "init.from=source", "--set", "run.steps=1", "--set", "optimizer.lr=0", "--set",
+                   "run.seed=77"},
+                  more);
+  }
+  json summary(const std::string& folder) const {
+    return json::parse(read_file(scratch_ / (folder + "/1/summary.json")));
+  }
+  std::string hash(const std::string& folder) const { return summary(folder).at("weights_hash"); }
+
+  Scratch scratch_;
+};
+
+TEST_F(Init, GivesTheWeightsOfTheOtherRunToTheBit) {
+  source();
+  const struct {
+    const char* name;
+    std::vector<std::string> sets;
+  } cases[] = {{"alone", {}},
+               {"ddp", joined(kRanks, {"--set", "sync={type=\"ddp\"}"})},
+               {"anchored", joined(kRanks, {"--set", "sync={type=\"diloco\", interval=4}"})},
+               {"emulated", {"--set", "device.type=\"cuda_emulated\""}}};
+  for (const auto& c : cases) {
+    const Ended ended = train(c.name, still(c.sets));
+    ASSERT_EQ(ended.status, 0) << c.name << ended.err;
+    EXPECT_EQ(hash(c.name), hash("source")) << c.name;
+  }
+  ASSERT_EQ(train("drawn", {"--set", "run.steps=1", "--set", "optimizer.lr=0"}).status, 0);
+  EXPECT_NE(hash("drawn"), hash("source")) << "the test would see nothing";
+}
+
+TEST_F(Init, OfReplicasThatUpdateAloneIsWhatTheyEvaluate) {
+  source(joined(kRanks, {"--set", "sync={type=\"diloco\", interval=4}"}));
+  const Ended ended = train("after", still());
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hash("after"), hash("source"));
+  EXPECT_EQ(summary("after")["metrics"]["val/loss"], summary("source")["metrics"]["val/loss"]);
+}
+
+TEST_F(Init, ReadsRowsOfTablesWhoeverOwnsThemNow) {
+  const std::string config = TENON_SOURCE_DIR "/configs/base/dlrm_adult.toml";
+  const std::vector<std::string> quiet = {
+      "--quiet", "--set", "run.steps=4", "--set", "run.eval_batches=2", "--set", "device.threads=1"};
+  const auto run = [&](const std::string& folder, const std::vector<std::string>& more) {
+    const Ended ended = scratch_.run(joined(joined({"train", config, "--run-dir", folder}, quiet), more));
+    ASSERT_EQ(ended.status, 0) << ended.err;
+  };
+  run("source",
+      {"--set", "recovery={type=\"checknrun\", every=2}"});  // its rows are in an encoding of its own
+  run("alone", still());
+  run("sharded",
+      still(joined(kRanks, {"--set", "sync={type=\"ddp\"}", "--set", "model.placement=\"rows\""})));
+  EXPECT_EQ(hash("alone"), hash("sharded"));
+}
+
+TEST_F(Init, IsTakenFromTheNamedCheckpointAndIsInTheManifest) {
+  source();
+  ASSERT_EQ(train("newest", still()).status, 0);
+  ASSERT_EQ(train("named", still({"--set", "init.step=4"})).status, 0);
+  EXPECT_NE(hash("newest"), hash("named"));
+  const json manifest = json::parse(read_file(scratch_ / "named/1/manifest.json"));
+  EXPECT_THAT(manifest["parent_run"].get<std::string>(), HasSubstr("/source/1"));
+  EXPECT_EQ(manifest["init"]["step"], 4);
+  EXPECT_EQ(manifest["init"]["checkpoint_sha256"].get<std::string>().size(), 64U);
+  EXPECT_GT(manifest["init"]["loaded"], 10);
+  const Ended compared = scratch_.run({"compare", "newest", "named"});
+  EXPECT_THAT(compared.out, HasSubstr("checkpoint_sha256"));
+  const Ended check = scratch_.run({"check", "run.toml", "--set", "init.from=source"});
+  EXPECT_EQ(check.status, 0) << check.err;
+}
+
+TEST_F(Init, IsNotReadAgainByAResume) {
+  source();
+  const std::vector<std::string> words = {"--set", "init.from=source"};
+  ASSERT_EQ(train("whole", words).status, 0);
+  ASSERT_EQ(train("cut", joined(words, {"--set", "run.max_samples=8"})).status, 0);
+  ASSERT_EQ(summary("cut")["steps"], 4);
+  // What is left of the source has no weights any more.
+  fs::remove_all(scratch_ / "source/1/checkpoints");
+  const Ended resumed = train("cut", joined(words, {"--resume"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(hash("cut"), hash("whole"));
+  const json manifest = json::parse(read_file(scratch_ / "cut/1/manifest.json"));
+  EXPECT_EQ(manifest["init"]["step"], 6) << "the resumed run still says what it began with";
+  // Nor may a run whose checkpoints are all damaged go on from drawn weights.
+  for (const auto& entry : fs::recursive_directory_iterator(scratch_ / "cut/1/checkpoints")) {
+    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), 100);
+  }
+  const Ended lost = train("cut", joined(words, {"--resume"}));
+  EXPECT_EQ(lost.status, 1);
+  EXPECT_THAT(lost.err, HasSubstr("the weights of [init] were not read again"));
+}
+
+TEST_F(Init, RenamesDrawsAndDropsWhereThatIsSaid) {
+  source({"--set", "model.layers=2"});
+  const Ended refused = train("refused", still());
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("13 parameters do not fit this model"),
+                                 HasSubstr("not in this model: transformer.h.1.ln_1.weight"),
+                                 HasSubstr("extra = \"drop\""), Not(HasSubstr("h.0"))));
+  ASSERT_EQ(train("dropped", still({"--set", "init.extra=\"drop\""})).status, 0);
+  const json dropped = json::parse(read_file(scratch_ / "dropped/1/manifest.json"));
+  EXPECT_EQ(dropped["init"]["dropped"], 13);
+
+  // The second block in the place of the first: another model than the one with the first.
+  const std::string rename =
+      "init.rename=[\"transformer.h.1.*=transformer.h.0.*\", \"transformer.h.0.*=unused.*\"]";
+  ASSERT_EQ(train("second", still({"--set", rename, "--set", "init.extra=\"drop\""})).status, 0);
+  EXPECT_NE(hash("second"), hash("dropped"));
+
+  const Ended missing = train("missing", still({"--set", "model.layers=3"}));
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr("not there: transformer.h.2.ln_1.weight"));
+  ASSERT_EQ(train("grown", still({"--set", "model.layers=3", "--set", "init.missing=\"draw\""})).status, 0);
+  EXPECT_EQ(json::parse(read_file(scratch_ / "grown/1/manifest.json"))["init"]["drawn"], 13);
+}
+
+TEST_F(Init, MistakesAreRefusedBeforeAnythingIsWritten) {
+  source();
+  const struct {
+    std::vector<std::string> sets;
+    int status;
+    const char* says;
+  } cases[] = {
+      {{"--set", "init.from=nowhere"}, 2, "cannot find 'nowhere'"},
+      {{"--set", "init.step=3"}, 2, "'from'"},
+      {{"--set", "init.from=source"}, 0, ""},
+      {{"--set", "init.from=source", "--set", "init.step=3"}, 2, "has the checkpoints 4, 6"},
+      {{"--set", "init.from=source", "--set", "model.width=32"}, 2, "is f32 [16] there and f32 [32] here"},
+      {{"--set", "init.from=source", "--set", "init.rename=[\"a\"]"}, 2, "expected \"THERE=HERE\""},
+      {{"--set", "init.from=source", "--set", "init.rename=[\"*=*\", \"a*=b\"]"},
+       2,
+       "expected \"THERE=HERE\""},
+      {{"--set", "init.from=source", "--set", "init.rename=[\"*=same\"]"}, 2, "expected \"THERE=HERE\""},
+      {{"--set", "init.from=source", "--set",
+        "init.rename=[\"transformer.wte.weight=x\", \"transformer.wpe.weight=x\"]"},
+       2,
+       "two parameters the name 'x'"},
+      {{"--set", "init.from=source", "--set", "init.mising=\"draw\""}, 2, "did you mean 'missing'?"},
+  };
+  int number = 0;
+  for (const auto& c : cases) {
+    const std::string folder = "mistake" + std::to_string(number++);
+    const Ended ended = train(folder, c.sets);
+    if (c.status == 0) {
+      EXPECT_EQ(ended.status, 0) << ended.err;
+      continue;
+    }
+    EXPECT_EQ(ended.status, c.status) << c.sets.back() << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(c.says));
+    EXPECT_FALSE(fs::exists(scratch_ / folder)) << c.sets.back();
+  }
+  // A damaged checkpoint is named with file and block.
+  for (const auto& entry : fs::recursive_directory_iterator(scratch_ / "source/1/checkpoints/step-6")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(fs::file_size(entry.path()) / 2));
+    file.write("\x55\xaa\x55\xaa", 4);
+  }
+  const Ended damaged = train("damaged", {"--set", "init.from=source"});
+  EXPECT_EQ(damaged.status, 1);
+  EXPECT_THAT(damaged.err, HasSubstr("step-6"));
+}
+
+}  // namespace
+}  // namespace tenon::integration::init_test
