@@ -137,7 +137,8 @@ TEST_F(Init, RenamesDrawsAndDropsWhereThatIsSaid) {
 
   // The second block in the place of the first: another model than the one with the first.
   const std::string rename =
-      "init.rename=[\"transformer.h.1.*=transformer.h.0.*\", \"transformer.h.0.*=unused.*\"]";
+      "init.rename=[\"transformer.h.1.*.weight=transformer.h.0.*.weight\", "
+      "\"transformer.h.1.*.bias=transformer.h.0.*.bias\", \"transformer.h.0.*=unused.*\"]";
   ASSERT_EQ(train("second", still({"--set", rename, "--set", "init.extra=\"drop\""})).status, 0);
   EXPECT_NE(hash("second"), hash("dropped"));
 
