@@ -14,6 +14,7 @@
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/optimizer.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/sync_extra.hpp>
@@ -121,6 +122,9 @@ struct Tensors final : TensorObserver {
   void on_output(const ObservedOutput&) override {}
   void on_parameters(std::span<const ObservedParameter>) override {}
 };
+struct Hearing final : PhaseObserver {
+  void on_phase(Phase, double) override {}
+};
 struct Accesses final : RowObserver {
   void on_tables(std::span<const ParameterInfo>) override {}
   void on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) override {}
@@ -155,6 +159,7 @@ Scoring scoring;
 Operands operands;
 Tensors tensors;
 Accesses accesses;
+Hearing hearing;
 Binding binding;
 Scaling scaling;
 Counting counting;
@@ -268,6 +273,7 @@ const char* const kOther = "plugins call it, and never the core: the caller is n
 const char* const kDeath = "needs a rank that dies in a process of its own";
 const char* const kSimulates = "`tenon simulate` calls it in processes of its own";
 const char* const kPower = "`tenon power` alone calls it, outside of runs";
+const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
 const char* const kNowhere = "the core never calls it";
 
@@ -313,6 +319,10 @@ const std::vector<Row> kRows = {
     {"RowObserver",
      "rows",
      {"observer/1", "trace", Origin::kAnswered, RowObserver::kId, &accesses},
+     "tenon.trace"},
+    {"PhaseObserver",
+     "one rank",
+     {"observer/1", "trace", Origin::kAnswered, PhaseObserver::kId, &hearing},
      "tenon.trace"},
     {"Optimizer", "one rank", {"optimizer/1", "adamw"}, "tenon.adamw"},
     {"OptimizerBinding",
@@ -388,10 +398,11 @@ const std::vector<Row> kRows = {
      {{"missing", kCheck}}},
 };
 
-/// Interfaces of which no run calls any function.
+/// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther}, {"DeviceStreams", kOther},
-    {"Power", kPower},           {"PowerPolicy", kPower},  {"Simulator", kSimulates},
+    {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther},   {"DeviceStreams", kOther},
+    {"Power", kPower},           {"PowerPolicy", kPower},    {"Simulator", kSimulates},
+    {"PowerSource", kBeside},    {"PowerActuator", kBeside},
 };
 
 // The cells.
