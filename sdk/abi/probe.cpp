@@ -513,6 +513,7 @@ TYPE(PowerPlace)
 TYPE(PowerActuator)
 TYPE(Power)
 TYPE(PowerPolicyBase)
+TYPE(PowerSourceBase)
 
 // <tenon/simulator.hpp>
 TYPE(SimulatedField)

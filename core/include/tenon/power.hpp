@@ -131,4 +131,13 @@ class PowerPolicyBase : public Power, public PowerPolicy {
   void* query(std::string_view interface_id) override;
 };
 
+/// Base of components that are a source and nothing else: rank 0 reads for all, and no counter of joules.
+class PowerSourceBase : public Power, public PowerSource {
+ public:
+  ~PowerSourceBase() override;
+  bool every_rank() const override;
+  double joules() override;
+  void* query(std::string_view interface_id) override;
+};
+
 TENON_ABI_END

@@ -21,6 +21,8 @@
 #include <tenon/row_service.hpp>
 #include <tenon/simulator.hpp>
 
+#include <limits>
+
 TENON_ABI_BEGIN
 
 ValueSpec placed(InferContext& context, const Layout& layout) {
@@ -160,6 +162,16 @@ PowerPolicyBase::~PowerPolicyBase() = default;
 void PowerPolicyBase::account(const std::function<void(std::string_view, double)>&) const {}
 void* PowerPolicyBase::query(std::string_view interface_id) {
   return interface_id == PowerPolicy::kId ? static_cast<PowerPolicy*>(this) : nullptr;
+}
+PowerSourceBase::~PowerSourceBase() = default;
+bool PowerSourceBase::every_rank() const {
+  return false;
+}
+double PowerSourceBase::joules() {
+  return std::numeric_limits<double>::quiet_NaN();
+}
+void* PowerSourceBase::query(std::string_view interface_id) {
+  return interface_id == PowerSource::kId ? static_cast<PowerSource*>(this) : nullptr;
 }
 
 TENON_ABI_END
