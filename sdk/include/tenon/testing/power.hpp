@@ -1,5 +1,5 @@
-// For tests of power policies: a component made from TOML without a registry, and its answers to a load.
-// Header only.
+// For tests of components of kind power: one made from TOML without a registry, and a policy's answers to a
+// load. Header only.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -8,11 +8,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::testing {
 
-/// A policy and the options that it keeps views of.
+/// A policy, or a component of another role, and the options that it keeps views of.
 template <typename Policy>
 struct MadePolicy {
   std::unique_ptr<ResolvedOptions> options;
@@ -21,15 +22,16 @@ struct MadePolicy {
   Policy& operator*() const { return *policy; }
 };
 
-template <typename Policy>
-MadePolicy<Policy> make_policy(const std::string& toml) {
+/// `more`: arguments of its constructor after the options.
+template <typename Policy, typename... More>
+MadePolicy<Policy> make_policy(const std::string& toml, More&&... more) {
   const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
   MadePolicy<Policy> made;
   made.options = resolve_options(OptionRequest{.table = config.root(),
                                                .owner = "power." + std::string(Policy::kInfo.id),
                                                .specs = option_list(Policy::kOptions)})
                      .options;
-  made.policy = std::make_unique<Policy>(*made.options);
+  made.policy = std::make_unique<Policy>(*made.options, std::forward<More>(more)...);
   return made;
 }
 
