@@ -1,6 +1,6 @@
 // tenon doctor: examines every plugin in a child process and reports ok, or off with a reason, and the
-// findings of its devices about this machine. Absent hardware is not a failure; a claim that does not hold is
-// one.
+// findings of its devices and power sources about this machine. Absent hardware is not a failure; a claim
+// that does not hold is one.
 #include "command_line.hpp"
 
 #include "base/json_writer.hpp"
@@ -10,6 +10,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/power.hpp>
 #include <tenon/registry.hpp>
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ struct Finding {
   std::size_t components = 0;
   std::string reason;  ///< why it is off; "" = ok
   std::vector<plugin::DeviceFindings> devices;
+  std::vector<plugin::SensorFindings> sensors;
 
   /// True for optional hardware: a plugin whose only component is a device that this machine does not have.
   bool lacks_hardware() const { return components == 1 && devices.size() == 1 && !devices[0].off.empty(); }
@@ -41,8 +43,12 @@ struct Finding {
 std::vector<Finding> probe_plugins(Registry& registry) {
   std::vector<Finding> findings;
   for (const PluginStatus& plugin : registry.plugins()) {
-    Finding finding{
-        plugin.id.empty() ? plugin.file : plugin.id, plugin.version, plugin.offers.size(), plugin.reason, {}};
+    Finding finding{plugin.id.empty() ? plugin.file : plugin.id,
+                    plugin.version,
+                    plugin.offers.size(),
+                    plugin.reason,
+                    {},
+                    {}};
     if (plugin.state == PluginStatus::State::kHidden) {
       findings.push_back(std::move(finding));
       continue;
@@ -51,13 +57,15 @@ std::vector<Finding> probe_plugins(Registry& registry) {
       const plugin::ProbeResult probe = plugin::probe_plugin({.file = plugin.file});
       finding.reason = probe.ok ? "" : probe.reason;
     }
-    const bool has_device =
-        std::any_of(plugin.offers.begin(), plugin.offers.end(),
-                    [](const PluginStatus::Offer& offer) { return offer.kind == Device::kKind; });
-    if (finding.reason.empty() && has_device) {
-      plugin::PluginFindings asked = plugin::ask_devices(plugin.file);
+    const bool knows_hardware =
+        std::any_of(plugin.offers.begin(), plugin.offers.end(), [](const PluginStatus::Offer& offer) {
+          return offer.kind == Device::kKind || offer.kind == Power::kKind;
+        });
+    if (finding.reason.empty() && knows_hardware) {
+      plugin::PluginFindings asked = plugin::ask_hardware(plugin.file);
       finding.reason = asked.failure;
       finding.devices = std::move(asked.devices);
+      finding.sensors = std::move(asked.sensors);
     }
     findings.push_back(std::move(finding));
   }
@@ -79,6 +87,17 @@ void print_device(const plugin::DeviceFindings& device) {
                              fmt::join(held, "; "));
 }
 
+/// "measured watts", "modelled watts", "measured share".
+std::string what_it_reads(const plugin::SensorFindings& sensor) {
+  return fmt::format("{} {}", sensor.measured ? "measured" : "modelled", sensor.watts ? "watts" : "share");
+}
+
+void print_sensor(const plugin::SensorFindings& sensor) {
+  std::cout << (sensor.absent.empty()
+                    ? fmt::format("           sensor: {} ({})\n", sensor.sensor, what_it_reads(sensor))
+                    : fmt::format("           absent: {}\n", sensor.absent));
+}
+
 void print_text(const std::vector<Finding>& findings, const std::string& places) {
   const BuildInfo build = build_info();
   std::cout << fmt::format("program    tenon {} ({}), {}, {}\n", build.version, build.git, build.compiler,
@@ -95,6 +114,7 @@ void print_text(const std::vector<Finding>& findings, const std::string& places)
       std::cout << fmt::format("off        {}\n           {}\n", finding.name, finding.reason);
     }
     for (const plugin::DeviceFindings& device : finding.devices) print_device(device);
+    for (const plugin::SensorFindings& sensor : finding.sensors) print_sensor(sensor);
   }
   std::cout << "plugins were looked for in:\n" << places << "\n";
 }
@@ -126,6 +146,16 @@ void print_json(const std::vector<Finding>& findings) {
         json.member("holds", probe.holds);
         json.member("text", probe.text);
       });
+    });
+    json.objects("sensors", finding.sensors, [&](const plugin::SensorFindings& sensor) {
+      json.member("component", sensor.component);
+      json.member("present", sensor.absent.empty());
+      json.member("reason", sensor.absent);
+      if (!sensor.absent.empty()) return;
+      json.member("sensor", sensor.sensor);
+      json.member("origin", sensor.measured ? "measured" : "modelled");
+      json.member("unit", sensor.watts ? "watts" : "share");
+      json.member("rated", sensor.rated);
     });
   });
   json.end_object();

@@ -170,6 +170,21 @@ TEST(Doctor, AClaimThatDoesNotHoldIsOne) {
   EXPECT_THAT(ended.out, HasSubstr("FAILED: counting: 1 + 1 is 3, and on the host 2"));
 }
 
+TEST(Doctor, NamesTheSensorsOfPowerSources) {
+  const Ended ended = doctor("sensors");
+  EXPECT_EQ(ended.status, 0) << "an absent sensor is no failure" << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("ok         test.sensors 1.0.0 (5 components)\n"
+                                   "           absent: no meter hangs on this machine\n"
+                                   "           sensor: a guess (modelled share)\n"
+                                   "           sensor: a meter of the tests (measured watts)\n"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("needy")));
+  const std::string json = doctor("sensors", "--json").out;
+  EXPECT_THAT(json, AllOf(HasSubstr("\"component\": \"power.absent\""), HasSubstr("\"present\": false"),
+                          HasSubstr("\"reason\": \"no meter hangs on this machine\""),
+                          HasSubstr("\"sensor\": \"a meter of the tests\""), HasSubstr("\"rated\": 230.5"),
+                          HasSubstr("\"origin\": \"modelled\""), HasSubstr("\"unit\": \"share\"")));
+}
+
 TEST(Doctor, TriesTheOperatorsOfTheDevicesThatItFinds) {
   const Ended ended = doctor("absent");
   EXPECT_THAT(ended.out, AllOf(HasSubstr("products of f32, native"), HasSubstr("maps of bf16"),

@@ -1,4 +1,4 @@
-// The probe: what a plugin file is, and what its devices say of this machine.
+// The probe: what a plugin file is, and what its devices and power sources say of this machine.
 #include "plugin/probe.hpp"
 
 #include "base/child_process.hpp"
@@ -8,11 +8,14 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
+#include <tenon/power.hpp>
 #include <tenon/registry.hpp>
 
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -73,8 +76,8 @@ ProbeResult probe_plugin(const ProbeRequest& request) {
                                         base::last_words(child.words)))};
 }
 
-// Facts of devices. Lines of words between tabs: "device NAME OFF", then "fact NAME VALUE" and "probe CLAIM
-// 0|1 TEXT" of it.
+// Facts of this machine. Lines of words between tabs: "device NAME OFF", then "fact NAME VALUE" and "probe
+// CLAIM 0|1 TEXT" of it; "sensor NAME ABSENT SENSOR measured|modelled watts|share RATED".
 
 namespace {
 
@@ -113,7 +116,7 @@ class Lines final : public FactReport {
   void (*send_)(std::string_view);
 };
 
-/// A device is asked outside of a run: there is one rank, no clock, and nothing runs in the background.
+/// A component is asked outside of a run: there is one rank, no clock, and nothing runs in the background.
 class NoRun final : public Host {
  public:
   void log(LogLevel, std::string_view) override {}
@@ -121,13 +124,13 @@ class NoRun final : public Host {
   int world_size() const override { return 1; }
   double now() const override { return 0; }
   std::unique_ptr<Actor> spawn(std::string_view, std::function<void(Actor&)>) override {
-    fail_plugin("no background loop runs while a device is asked for facts");
+    fail_plugin("no background loop runs while a component is asked for facts");
   }
   double deadline() const override { return 10; }
   void* query(std::string_view) override { return nullptr; }
 };
 
-void answer(Registry& registry, const std::string& id, void (*send)(std::string_view)) {
+void answer_device(Registry& registry, const std::string& id, void (*send)(std::string_view)) {
   NoRun host;
   std::string off;
   Resolution options;  // outlives the device
@@ -151,19 +154,58 @@ void answer(Registry& registry, const std::string& id, void (*send)(std::string_
   if (facts != nullptr) facts->report(lines);
 }
 
+/// Sends nothing for a component of another role, and for one that its defaults do not make.
+void answer_source(Registry& registry, const std::string& id, void (*send)(std::string_view)) {
+  NoRun host;
+  Resolution options;  // outlives the component
+  Component<Power> component;
+  try {
+    const Config config = Config::parse("", "tenon doctor", {});
+    options =
+        resolve_options(component_request(config.root(), registry.describe(Power::kKind, id), &registry));
+    registry.create_inner(*options.options, host);
+    component = registry.create<Power>(id, *options.options, host);
+  } catch (const Error&) {
+    return;
+  }
+  auto* source = static_cast<PowerSource*>(component->query(PowerSource::kId));
+  if (source == nullptr) return;
+  std::string absent;
+  PowerSourceInfo info;
+  try {
+    info = source->open(0);
+  } catch (const Error& error) {
+    absent = error.what();
+  }
+  send(fmt::format("sensor\tpower.{}\t{}\t{}\t{}\t{}\t{}\n", id, plain(absent), plain(info.sensor),
+                   info.origin == PowerOrigin::kMeasured ? "measured" : "modelled",
+                   info.unit == PowerUnit::kWatts ? "watts" : "share", info.rated));
+}
+
+std::optional<SensorFindings> sensor_of(const std::vector<std::string>& words) {
+  if (words[0] != "sensor" || words.size() != 7) return std::nullopt;
+  return SensorFindings{words[1],
+                        words[2],
+                        words[3],
+                        words[4] == "measured",
+                        words[5] == "watts",
+                        std::strtod(words[6].c_str(), nullptr)};
+}
+
 }  // namespace
 
-void answer_device_facts(const std::string& file, void (*send)(std::string_view)) {
+void answer_hardware(const std::string& file, void (*send)(std::string_view)) {
   Registry registry;
   registry.discover_only({file});
-  for (const std::string& id : registry.ids(Device::kKind)) answer(registry, id, send);
+  for (const std::string& id : registry.ids(Device::kKind)) answer_device(registry, id, send);
+  for (const std::string& id : registry.ids(Power::kKind)) answer_source(registry, id, send);
   send("end\n");
 }
 
-PluginFindings ask_devices(const std::filesystem::path& file) {
+PluginFindings ask_hardware(const std::filesystem::path& file) {
   PluginFindings findings;
   const base::ChildResult child = base::run_child({.program = helper_program("tenon_probe"),
-                                                   .arguments = {"--devices", file.string()},
+                                                   .arguments = {"--hardware", file.string()},
                                                    .environment = {}},
                                                   kTimeLimit);
   std::string_view rest = child.answer;
@@ -174,6 +216,7 @@ PluginFindings ask_devices(const std::filesystem::path& file) {
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     ended = words[0] == "end";
     if (words[0] == "device" && words.size() == 3) findings.devices.push_back({words[1], words[2], {}, {}});
+    if (auto sensor = sensor_of(words)) findings.sensors.push_back(std::move(*sensor));
     if (findings.devices.empty()) continue;
     DeviceFindings& device = findings.devices.back();
     if (words[0] == "fact" && words.size() == 3) device.facts.emplace_back(words[1], words[2]);
@@ -181,7 +224,7 @@ PluginFindings ask_devices(const std::filesystem::path& file) {
       device.probes.push_back({words[1], words[2] == "1", words[3]});
   }
   if (!ended) {
-    findings.failure = fmt::format("its devices were asked in a child process, which {}.{}",
+    findings.failure = fmt::format("its devices and sensors were asked in a child process, which {}.{}",
                                    base::describe_exit(child, kTimeLimit), base::last_words(child.words));
   }
   return findings;

@@ -33,8 +33,8 @@ ProbeResult probe_plugin(const ProbeRequest& request);
 /// A program of libexec/tenon of this core's installation or build tree, e.g. "tenon_probe".
 std::filesystem::path helper_program(std::string_view name);
 
-// Facts that the devices of a plugin report of this machine (ComponentFacts), asked in a child process, too:
-// a driver that crashes or hangs is a finding.
+// What the devices of a plugin report of this machine (ComponentFacts), and which sensors its power sources
+// find, asked in a child process, too: a driver that crashes or hangs is a finding.
 
 struct Probed {
   std::string claim;
@@ -49,15 +49,25 @@ struct DeviceFindings {
   std::vector<Probed> probes;
 };
 
+struct SensorFindings {
+  std::string component;  ///< "power.rapl"
+  std::string absent;     ///< why this machine has none for it; "" = it is open
+  std::string sensor;     ///< PowerSourceInfo
+  bool measured = false;  ///< else modelled
+  bool watts = false;     ///< else a share
+  double rated = 0;
+};
+
 struct PluginFindings {
   std::vector<DeviceFindings> devices;
+  std::vector<SensorFindings> sensors;
   std::string failure;  ///< of asking: how the child ended
 };
 
-/// Opens every device of the file that can be used.
-PluginFindings ask_devices(const std::filesystem::path& file);
+/// Opens every device of the file that can be used, and every power source that needs no options.
+PluginFindings ask_hardware(const std::filesystem::path& file);
 
 /// The child's part: answers on descriptor 3, line by line.
-void answer_device_facts(const std::string& file, void (*send)(std::string_view));
+void answer_hardware(const std::string& file, void (*send)(std::string_view));
 
 }  // namespace tenon::plugin

@@ -1,5 +1,5 @@
 // tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp.
-// tenon_probe --devices FILE: what its devices say of this machine. Started by probe.cpp.
+// tenon_probe --hardware FILE: what its devices and power sources say of this machine. Started by probe.cpp.
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
 #include "base/child_process.hpp"
 #include "base/signals.hpp"
@@ -42,15 +42,15 @@ void probe(const char* file) {
 
 int main(int argc, char** argv) {
   tenon::base::prepare();
-  const bool devices = argc == 3 && std::string_view(argv[1]) == "--devices";
-  if ((argc != 2 && !devices) || ::fcntl(tenon::base::kAnswerFd, F_GETFD) < 0) {
+  const bool hardware = argc == 3 && std::string_view(argv[1]) == "--hardware";
+  if ((argc != 2 && !hardware) || ::fcntl(tenon::base::kAnswerFd, F_GETFD) < 0) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
     return 2;
   }
   const rlimit no_core{0, 0};  // a plugin that crashes here is reported, without a core file
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {
-    devices ? tenon::plugin::answer_device_facts(argv[2], send) : probe(argv[1]);
+    hardware ? tenon::plugin::answer_hardware(argv[2], send) : probe(argv[1]);
   } catch (const std::exception& error) {
     send(std::string("error\n") + error.what());
   }
