@@ -1,24 +1,30 @@
 // Checks of contract power/1: a component has a role; a policy balances its energy, depends on its inputs
-// alone, leaves the load alone where it says so, carries its state, and allocates nothing for a sample.
+// alone, leaves the load alone where it says so, carries its state, and allocates nothing for a sample; a
+// source has a sensor or says why not, and gives sound values without a long wait.
 #include "allocation_watch.hpp"
 #include "memory_state.hpp"
 #include "subject.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/power.hpp>
 #include <tenon/random.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace tenon::conformance {
 namespace {
 
 constexpr std::size_t kPowerSamples = 6000, kJobEnd = 5000;
+constexpr const char* kPowerRoles[] = {PowerPolicy::kId, PowerSource::kId, PowerActuator::kId};
 const PowerSetup kPowerPlaces[] = {{1e-3, 700, 1}, {5e-3, 7.7e5, 1000}};
 
 struct MadePolicyRole {
@@ -57,9 +63,13 @@ void power_has_a_role(Subject& subject) {
   const testing::Made<Power> made = subject.make<Power>();
   if (made->query("tenon.no.such.role/1") != nullptr)
     fail("query() answers an id that nothing has; return null for roles that the component does not take");
-  void* const first = made->query(PowerPolicy::kId);
-  if (first == nullptr) fail(fmt::format("query() knows no role; this kit knows {}", PowerPolicy::kId));
-  if (made->query(PowerPolicy::kId) != first) fail("query() answers the same id by another object");
+  bool has_role = false;
+  for (const char* const role : kPowerRoles) {
+    void* const first = made->query(role);
+    if (made->query(role) != first) fail("query() answers the same id by another object");
+    has_role = has_role || first != nullptr;
+  }
+  if (!has_role) fail(fmt::format("query() knows no role; this kit knows {}", fmt::join(kPowerRoles, ", ")));
 }
 
 void power_balances(Subject& subject) {
@@ -152,6 +162,95 @@ void policy_allocates_no_sample(Subject& subject) {
   if (!stack.empty()) fail("step() asks the heap for memory; prepare it in start(). First of them:" + stack);
 }
 
+struct MadeSourceRole {
+  testing::Made<Power> component;
+  PowerSource* source = nullptr;
+};
+
+MadeSourceRole make_source(Subject& subject) {
+  MadeSourceRole made{subject.make<Power>(), nullptr};
+  made.source = static_cast<PowerSource*>(made.component->query(PowerSource::kId));
+  if (made.source == nullptr) not_applicable("the component is no source");
+  return made;
+}
+
+/// Opens it, or throws NotApplicable with its reason: another check holds that against its promise.
+PowerSourceInfo open_source(PowerSource& source) {
+  try {
+    return source.open(0);
+  } catch (const Error& error) {
+    not_applicable(fmt::format("this machine has no sensor for it: {}", error.what()));
+  }
+}
+
+void source_opens_or_says_why(Subject& subject) {
+  const MadeSourceRole made = make_source(subject);
+  PowerSourceInfo info;
+  try {
+    info = made.source->open(0);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kRun)
+      fail(
+          fmt::format("open() threw an error that is no Error(kRun), after which the run would not go on: {}",
+                      error.what()));
+    if (std::string_view(error.what()).empty()) fail("open() threw Error(kRun) without a reason");
+    return;
+  }
+  if (info.sensor.empty()) fail("open() gave info without a sensor; name what is read");
+  if (!std::isfinite(info.rated) || info.rated < 0)
+    fail(fmt::format("rated is {}; expected 0 where it is unknown, else the most that is drawn", info.rated));
+  if (info.unit == PowerUnit::kShare && info.rated > 1)
+    fail(fmt::format("rated is {}, and the unit is a share; expected at most 1", info.rated));
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void source_reads_are_sound(Subject& subject) {
+  constexpr int kInSuccession = 100, kApart = 20;
+  const MadeSourceRole made = make_source(subject);
+  const PowerSourceInfo info = open_source(*made.source);
+  auto* const hears = static_cast<PhaseObserver*>(made.component->query(PhaseObserver::kId));
+  const double begin = seconds_now();
+  double joules = 0;
+  for (int i = 0; i <= kInSuccession + kApart; ++i) {
+    if (i > kInSuccession) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const double now_s = i == 0 ? 0 : seconds_now() - begin;
+    if (hears != nullptr) hears->on_phase(static_cast<Phase>(static_cast<std::size_t>(i) % kPhases), now_s);
+    const double value = made.source->read(now_s);
+    if (std::isinf(value) || value < 0)
+      fail(fmt::format("read {} gave {}; expected NaN, or a finite number that is not negative", i, value));
+    if (info.unit == PowerUnit::kShare && value > 1)
+      fail(fmt::format("read {} gave {}, and the unit is a share; expected at most 1", i, value));
+    const double counted = made.source->joules();
+    if (std::isnan(counted)) continue;
+    if (std::isinf(counted) || counted < joules)
+      fail(fmt::format("joules() went from {} to {}; expected a finite number that never falls", joules,
+                       counted));
+    joules = counted;
+  }
+}
+
+void source_answers_in_time(Subject& subject) {
+  constexpr double kOpenS = 10, kCallS = 1;
+  const MadeSourceRole made = make_source(subject);
+  const auto in_time = [](const char* call, double limit_s, auto&& body) {
+    const double begin = seconds_now();
+    body();
+    const double took_s = seconds_now() - begin;
+    if (took_s > limit_s)
+      fail(fmt::format(
+          "{} took {:.2f} s; expected at most {:g} s, since the run ends a source that it waits for", call,
+          took_s, limit_s));
+  };
+  in_time("open()", kOpenS, [&] { open_source(*made.source); });
+  for (int i = 1; i <= 10; ++i) {
+    in_time("read()", kCallS, [&] { made.source->read(1e-3 * i); });
+    in_time("joules()", kCallS, [&] { made.source->joules(); });
+  }
+}
+
 constexpr const char* kPowerKind = Power::kKind;
 constexpr Check kPowerChecks[] = {
     {"power.has_a_role", kPowerKind, "query() answers the id of a role, and null for others",
@@ -166,6 +265,13 @@ constexpr Check kPowerChecks[] = {
      policy_carries_its_state},
     {"power.allocates_no_sample", kPowerKind, "step() takes nothing from the heap",
      policy_allocates_no_sample, 20, true},
+    {"power.opens_or_says_why", kPowerKind,
+     "a source gives info with a sensor, or throws Error(kRun) with a reason", source_opens_or_says_why},
+    {"power.reads_are_sound", kPowerKind,
+     "values are NaN, or finite and not negative, shares at most 1, and joules never fall",
+     source_reads_are_sound},
+    {"power.answers_in_time", kPowerKind, "open() takes at most 10 s, read() and joules() 1 s",
+     source_answers_in_time, 30},
 };
 
 }  // namespace

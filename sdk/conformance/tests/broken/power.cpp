@@ -1,9 +1,11 @@
-// Power policies that are wrong in one way each.
+// Power policies and sources that are wrong in one way each.
 #include <tenon/plugin.hpp>
 #include <tenon/power.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 namespace {
 
@@ -80,7 +82,68 @@ class Allocates final : public Base {
   std::unique_ptr<double> kept_;
 };
 
+/// A sensor that always reads half of what it can.
+class Source : public PowerSourceBase {
+ public:
+  explicit Source(const Options&) {}
+  PowerSourceInfo open(int) override { return {"a constant", PowerOrigin::kModelled, PowerUnit::kShare, 1}; }
+  double read(double) override { return 0.5; }
+};
+
+class HasNoSensor final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "has_no_sensor", .summary = "names nothing"};
+  using Source::Source;
+  PowerSourceInfo open(int) override { return {}; }
+};
+
+class BlamesTheConfiguration final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "blames_the_configuration",
+                                       .summary = "an absent sensor ends the run"};
+  using Source::Source;
+  PowerSourceInfo open(int) override { fail_config("there is no sensor"); }
+};
+
+class SharesAboveOne final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "shares_above_one", .summary = "its share is in percent"};
+  using Source::Source;
+  double read(double) override { return 50; }
+};
+
+class DividesByNoTime final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "divides_by_no_time", .summary = "its first value is infinite"};
+  using Source::Source;
+  double read(double now_s) override { return 0.5 / now_s; }
+};
+
+class CountsDown final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "counts_down",
+                                       .summary = "its counter does not go on after a wrap"};
+  using Source::Source;
+  double joules() override { return static_cast<double>(7 * ++calls_ % 11); }
+
+ private:
+  int calls_ = 0;
+};
+
+class Dawdles final : public Source {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "dawdles", .summary = "reads for longer than a second"};
+  using Source::Source;
+  double read(double) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    return 0.5;
+  }
+};
+
 }  // namespace
 
-TENON_PLUGIN(PluginInfo{.id = "broken.power", .version = "1.0.0", .summary = "wrong power policies"},
-             HasNoRole, LosesEnergy, CallsItselfNeutral, Remembers, ForgetsItsState, Allocates)
+TENON_PLUGIN(PluginInfo{.id = "broken.power",
+                        .version = "1.0.0",
+                        .summary = "wrong power policies and sources"},
+             HasNoRole, LosesEnergy, CallsItselfNeutral, Remembers, ForgetsItsState, Allocates, HasNoSensor,
+             BlamesTheConfiguration, SharesAboveOne, DividesByNoTime, CountsDown, Dawdles)
