@@ -6,12 +6,24 @@
 #include <cmath>
 
 namespace tenon::filler {
+namespace {
+
+Actuator::Settings actuator_settings(const Options& options) {
+  Actuator::Settings settings{options.real("block_s"), options.real("ramp_seconds"),
+                              static_cast<int>(options.integer("fill_threads")), 0};
+  for (const std::string_view phase : options.texts("fill"))
+    settings.phases |= 1u << static_cast<unsigned>(kFillable.of(phase));
+  return settings;
+}
+
+}  // namespace
 
 Filler::Filler(const Options& options)
     : s_{options.real("target"),       options.real("period_s"),    options.real("start_below"),
          options.real("stop_above"),   options.real("block"),       options.real("block_s"),
          options.real("first_blocks"), options.real("most_blocks"), options.real("gain"),
-         options.real("ramp_up"),      options.real("ramp_down"),   options.integer("n_on")} {
+         options.real("ramp_up"),      options.real("ramp_down"),   options.integer("n_on")},
+      actuator_(actuator_settings(options)) {
   if (s_.start_below > s_.stop_above)
     fail_config(
         fmt::format("'start_below' is {:g}, above stop_above of {:g}: filling would start and stop at once",
@@ -100,9 +112,15 @@ void Filler::account(const std::function<void(std::string_view, double)>& sink) 
   sink("filled_share", samples_ > 0 ? static_cast<double>(filled_) / static_cast<double>(samples_) : 0);
 }
 
+void* Filler::query(std::string_view interface_id) {
+  if (interface_id == PowerActuator::kId) return static_cast<PowerActuator*>(&actuator_);
+  if (interface_id == PhaseObserver::kId) return static_cast<PhaseObserver*>(&actuator_);
+  return PowerPolicyBase::query(interface_id);
+}
+
 }  // namespace tenon::filler
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.power_filler",
                                .version = "0.1.0",
-                               .summary = "model of a workload that fills gaps of power (simulated)"},
+                               .summary = "fills the waits of a run, and a model of such a workload"},
              tenon::filler::Filler)
