@@ -1,6 +1,7 @@
 // Checks of contract power/1: a component has a role; a policy balances its energy, depends on its inputs
 // alone, leaves the load alone where it says so, carries its state, and allocates nothing for a sample; a
-// source has a sensor or says why not, and gives sound values without a long wait.
+// source has a sensor or says why not, and gives sound values without a long wait; an actuator returns from
+// every call, counts in finite numbers, and rests after stop().
 #include "allocation_watch.hpp"
 #include "memory_state.hpp"
 #include "subject.hpp"
@@ -17,6 +18,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -251,6 +254,75 @@ void source_answers_in_time(Subject& subject) {
   }
 }
 
+double process_cpu_seconds() {
+  std::timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Calls, and fails where it took longer than an actuator may keep the training thread.
+template <typename Call>
+void in_time(const char* what, double seconds, const Call& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (took > seconds)
+    fail(fmt::format("{} took {:.3g} s, and may take {:g} s at most, since training waits for it", what, took,
+                     seconds));
+}
+
+/// Nothing of the actuator works now. Threads of this process that end need a moment.
+void rests_after_stop() {
+  constexpr double kWindow = 0.2,
+                   kMost = 0.02;  // seconds; a thread that works takes a whole window, or a share
+  double least = kWindow;
+  for (int i = 0; i < 5 && least > kMost; ++i) {
+    const double before = process_cpu_seconds();
+    std::this_thread::sleep_for(std::chrono::duration<double>(kWindow));
+    least = std::min(least, process_cpu_seconds() - before);
+  }
+  if (least > kMost)
+    fail(fmt::format("after stop() the process uses {:.3g} s of CPU time in {} s of sleep; expected none",
+                     least, kWindow));
+}
+
+void actuator_starts_and_stops(Subject& subject) {
+  constexpr double kStart = 10, kStop = 10, kPhases = 5;
+  constexpr std::uint64_t kChanges = 3000;
+  const testing::Made<Power> made = subject.make<Power>();
+  auto* const actuator = static_cast<PowerActuator*>(made->query(PowerActuator::kId));
+  if (actuator == nullptr) not_applicable("the component is no actuator");
+  auto* const hears = static_cast<PhaseObserver*>(made->query(PhaseObserver::kId));
+  PowerPlace place;
+  place.threads = 2;
+  place.device = &subject.device();
+  place.host = &subject.host();
+  const RandomKey key = random_key(subject.seed(), "conformance.phases");
+  for (int turn = 0; turn < 2; ++turn) {
+    in_time("start()", kStart, [&] { actuator->start(place); });
+    in_time("3,000 calls of on_phase()", kPhases, [&] {
+      for (std::uint64_t i = 0; hears != nullptr && i < kChanges; ++i) {
+        const auto phase = static_cast<Phase>(random_below(key, i, 0, tenon::kPhases));
+        hears->on_phase(phase, 1e-3 * static_cast<double>(i));
+        if (i % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+    std::size_t facts = 0;
+    actuator->account([&](std::string_view name, double value) {
+      ++facts;
+      if (name.empty()) fail("account() has a fact without a name");
+      if (!std::isfinite(value) || value < 0)
+        fail(
+            fmt::format("account(): '{}' is {}; expected a finite number that is not negative", name, value));
+    });
+    if (facts == 0) fail("account() tells nothing");
+    in_time("stop()", kStop, [&] { actuator->stop(); });
+    rests_after_stop();
+    in_time("the second stop()", kStop, [&] { actuator->stop(); });
+  }
+  actuator->start(place);  // and its destructor ends it
+}
+
 constexpr const char* kPowerKind = Power::kKind;
 constexpr Check kPowerChecks[] = {
     {"power.has_a_role", kPowerKind, "query() answers the id of a role, and null for others",
@@ -272,6 +344,9 @@ constexpr Check kPowerChecks[] = {
      source_reads_are_sound},
     {"power.answers_in_time", kPowerKind, "open() takes at most 10 s, read() and joules() 1 s",
      source_answers_in_time, 30},
+    {"power.actuator_stops", kPowerKind,
+     "an actuator starts, hears phases in any order and stops in bounded time; nothing works after stop()",
+     actuator_starts_and_stops, 60},
 };
 
 }  // namespace

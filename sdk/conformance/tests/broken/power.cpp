@@ -1,8 +1,10 @@
-// Power policies and sources that are wrong in one way each.
+// Power policies, sources and actuators that are wrong in one way each.
+#include <tenon/phases.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/power.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -140,10 +142,60 @@ class Dawdles final : public Source {
   }
 };
 
+/// Works from start() on until it is destroyed.
+class WorksAfterStop final : public Power, public PowerActuator {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "works_after_stop",
+                                       .summary = "its thread goes on after stop()"};
+  explicit WorksAfterStop(const Options&) {}
+  ~WorksAfterStop() override {
+    ended_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void* query(std::string_view interface_id) override {
+    return interface_id == PowerActuator::kId ? static_cast<PowerActuator*>(this) : nullptr;
+  }
+  void start(const PowerPlace&) override {
+    if (thread_.joinable()) return;
+    thread_ = std::thread([this] {
+      while (!ended_.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  void stop() override {}
+  void account(const std::function<void(std::string_view, double)>& sink) const override {
+    sink("starts", 1);
+  }
+
+ private:
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+class CountsBackwards final : public Power, public PowerActuator, public PhaseObserver {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "counts_backwards", .summary = "its account falls below zero"};
+  explicit CountsBackwards(const Options&) {}
+  void* query(std::string_view interface_id) override {
+    if (interface_id == PowerActuator::kId) return static_cast<PowerActuator*>(this);
+    return interface_id == PhaseObserver::kId ? static_cast<PhaseObserver*>(this) : nullptr;
+  }
+  void start(const PowerPlace&) override {}
+  void stop() override {}
+  void on_phase(Phase, double) override { --phases_; }
+  void account(const std::function<void(std::string_view, double)>& sink) const override {
+    sink("phases", phases_);
+  }
+
+ private:
+  double phases_ = 0;
+};
+
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.power",
                         .version = "1.0.0",
-                        .summary = "wrong power policies and sources"},
+                        .summary = "wrong power policies, sources and actuators"},
              HasNoRole, LosesEnergy, CallsItselfNeutral, Remembers, ForgetsItsState, Allocates, HasNoSensor,
-             BlamesTheConfiguration, SharesAboveOne, DividesByNoTime, CountsDown, Dawdles)
+             BlamesTheConfiguration, SharesAboveOne, DividesByNoTime, CountsDown, Dawdles, WorksAfterStop,
+             CountsBackwards)
