@@ -33,8 +33,8 @@
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
-#include <tenon/plugin.hpp>
 #include <tenon/phases.hpp>
+#include <tenon/plugin.hpp>
 #include <tenon/power.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
@@ -50,6 +50,7 @@
 #include <tenon/sdk/indexed_dataset.hpp>
 #include <tenon/sdk/linear_map.hpp>
 #include <tenon/sdk/npy.hpp>
+#include <tenon/sdk/ops/background.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
@@ -429,6 +430,9 @@ TYPE(Primitive)
 // <tenon/sdk/npy.hpp>
 TYPE(NpyHeader)
 TYPE(NpyFile)
+
+// <tenon/sdk/ops/background.hpp>
+TYPE(BackgroundWork)
 
 // <tenon/sdk/ops/interaction.hpp>
 TYPE(Interaction)

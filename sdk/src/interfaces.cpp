@@ -1,5 +1,6 @@
 // Homes of the abstract classes of <tenon/sdk/...>: their virtual tables and type information live in
 // libtenon_core, so that every plugin shares one copy.
+#include <tenon/sdk/ops/background.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
@@ -8,6 +9,7 @@
 
 TENON_ABI_BEGIN
 
+BackgroundWork::~BackgroundWork() = default;
 InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
 MorKernel::~MorKernel() = default;

@@ -16,6 +16,7 @@
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/spectral.hpp>
+#include <tenon/sdk/ops/background.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
@@ -94,5 +95,7 @@ std::unique_ptr<Fft> make_fft(Queue& queue);
 /// Names the implementation of long transforms; "" while none was prepared.
 std::string describe_fft(const Fft& fft);
 std::unique_ptr<BatchedComplexGemms> make_batched_complex_gemms(Queue& queue);
+/// Has a queue of its own, of the same device.
+std::unique_ptr<BackgroundWork> make_background(const QueueSpec& spec);
 
 }  // namespace tenon::cuda

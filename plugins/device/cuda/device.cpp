@@ -101,6 +101,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<MorOps> mor_ops_;
   std::unique_ptr<ScaledProducts> scaled_products_;
   std::unique_ptr<Fft> fft_;
+  std::unique_ptr<BackgroundWork> background_;
 };
 
 CudaDevice::CudaDevice(const Options& options) {
@@ -161,6 +162,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   mor_ops_ = make_mor_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
   fft_ = make_fft(*queue_);
+  background_ = make_background(spec_);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -216,7 +218,8 @@ void* CudaDevice::query(std::string_view interface_id) {
       {QuantOps::kId, quant_ops_.get()},
       {MorOps::kId, mor_ops_.get()},
       {ScaledProducts::kId, scaled_products_.get()},
-      {Fft::kId, fft_.get()}};
+      {Fft::kId, fft_.get()},
+      {BackgroundWork::kId, background_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

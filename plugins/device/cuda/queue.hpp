@@ -26,6 +26,7 @@ using kernels::cuda::LaunchOrder;
 struct QueueSpec {
   int index = 0;                                ///< among the visible devices
   bool tf32 = false;                            ///< libraries may round f32 operands to TF32
+  bool background = false;                      ///< its stream has the lowest priority
   LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: order of blocks, and of threads within a phase
   bool guard = true;          ///< emulated: the host may not touch the memory between operators
   std::int64_t lose_at = -1;  ///< emulated: the operation from which on the device is lost; -1 = none

@@ -92,7 +92,12 @@ Queue::Queue(const QueueSpec& spec) : state_(std::make_unique<State>()), tf32_(s
     fail_config(fmt::format("device cuda: {}", too_old(spec.index, found)));
   description_ = fmt::format("{}, sm_{}, {:.0f} GiB", facts.name, architecture_,
                              static_cast<double>(facts.totalGlobalMem) / (std::int64_t{1} << 30));
-  check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  // The priority of a stream that is made without one is the lowest, which is that of background work.
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&state_->stream, cudaStreamNonBlocking,
+                                     spec.background ? least : std::max(greatest, least - 1)),
+        "cudaStreamCreateWithPriority");
   stream_ = state_->stream;
   check(cudaDeviceGetDefaultMemPool(&state_->pool, spec.index), "cudaDeviceGetDefaultMemPool");
   std::uint64_t keep = ~std::uint64_t{0};
