@@ -4,6 +4,7 @@
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/sdk/ops/background.hpp>
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 namespace tenon::filler {
 namespace {
@@ -150,6 +152,7 @@ void Actuator::start(const PowerPlace& place) {
   if (!(settings_.block_s >= kLeastBlock && settings_.block_s <= kMostBlock))
     fail_config(fmt::format("'block_s' is {:g} s; filling a run needs from {:g} to {:g} s", settings_.block_s,
                             kLeastBlock, kMostBlock));
+  device_block_s_ = 0;
   place_ = place;
   spans_ = place.host != nullptr ? static_cast<SpanSink*>(place.host->query(SpanSink::kId)) : nullptr;
   changes_ = std::make_unique<Change[]>(kChanges);
@@ -159,8 +162,13 @@ void Actuator::start(const PowerPlace& place) {
   fills_begun_ = 0;
   word_ = 0;
   last_begun_ = 0;
-  rounds_ = fma_rounds().front();
-  rounds_in_block_ = rounds_of(rounds_, settings_.block_s);
+  failed_ = false;
+  if (place.device != nullptr && place.device->space() != MemorySpace::kHost) {
+    open_device(*place.device);
+  } else {
+    rounds_ = fma_rounds().front();
+    rounds_in_block_ = rounds_of(rounds_, settings_.block_s);
+  }
   begin_threads();
   if (settings_.ramp_s == 0) return;
   up_ = {steady_ns(), std::llround(settings_.ramp_s / kSecond), true};
@@ -175,16 +183,34 @@ void Actuator::start(const PowerPlace& place) {
   word_.notify_all();
 }
 
+void Actuator::open_device(Device& device) {
+  if (settings_.threads > 1)
+    fail_config(
+        fmt::format("'fill_threads' is {}, and on a device with memory of its own one thread starts all "
+                    "blocks; leave it out",
+                    settings_.threads));
+  auto* const work = static_cast<BackgroundWork*>(device.query(BackgroundWork::kId));
+  if (work == nullptr)
+    fail_run(
+        fmt::format("the filler has nothing to run on the device: it offers no {}; leave the actuator out",
+                    BackgroundWork::kId));
+  device_block_s_ = work->open(settings_.block_s);
+  device_work_ = work;
+}
+
 void Actuator::begin_threads() {
   workers_.clear();
   running_ = true;
-  const int count = std::max(1, settings_.threads > 0 ? settings_.threads : place_.threads);
+  const bool works_itself = device_work_ == nullptr;
+  const int wanted = settings_.threads > 0 ? settings_.threads : place_.threads;
+  const int count = works_itself ? std::max(1, wanted) : 1;
   try {
     const SignalsBlocked blocked;
     for (int i = 0; i < count; ++i) {
       Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
       worker.thread = std::thread([this, &worker] { work(worker); });
       ::pthread_setname_np(worker.thread.native_handle(), "tenon-filler");
+      if (!works_itself) continue;  // it sleeps between blocks
       const sched_param none{};
       // The thread waits for its first word meanwhile.
       if (const int code = ::pthread_setschedparam(worker.thread.native_handle(), SCHED_IDLE, &none);
@@ -251,9 +277,15 @@ void Actuator::finish(bool ramps) {
   }
   change(Command::kQuit, run_now());
   word_.notify_all();
-  for (const auto& worker : workers_)
-    if (worker->thread.joinable()) worker->thread.join();
+  for (const auto& worker : workers_) {
+    if (!worker->thread.joinable()) continue;
+    // On a busy machine an idle thread waits long for the core on which to end. Not every user may raise it.
+    const sched_param none{};
+    ::pthread_setschedparam(worker->thread.native_handle(), SCHED_OTHER, &none);
+    worker->thread.join();
+  }
   running_ = false;
+  if (device_work_ != nullptr) std::exchange(device_work_, nullptr)->close();
   hand_over_spans();
 }
 
@@ -270,6 +302,17 @@ void Actuator::hand_over_spans() {
 }
 
 void Actuator::work(Worker& self) {
+  try {
+    obey(self);
+  } catch (const Error& error) {
+    // A lost device ends the run at its next operator; another refusal ends the filler alone.
+    failed_.store(true, std::memory_order_relaxed);
+    if (place_.host != nullptr)
+      place_.host->log(LogLevel::kWarning, fmt::format("the filler has ended: {}", error.what()));
+  }
+}
+
+void Actuator::obey(Worker& self) {
   for (;;) {
     const std::uint32_t word = word_.load(std::memory_order_acquire);
     switch (command_of(word)) {
@@ -292,10 +335,19 @@ void Actuator::work(Worker& self) {
 }
 
 std::int64_t Actuator::run_block(Worker& self) {
-  rounds_.run(self.state, rounds_in_block_);
+  if (device_work_ != nullptr && device_work_->in_flight() >= kInFlight) {
+    sleep_ns(device_block_s_ / kSecond / 2);
+    return 0;
+  }
+  if (device_work_ != nullptr)
+    device_work_->start_block();
+  else
+    rounds_.run(self.state, rounds_in_block_);
   const std::int64_t before = std::exchange(self.cpu_ns, thread_ns());
-  self.blocks.add(self.cpu_ns - before);
   self.used_ns.store(static_cast<std::uint64_t>(self.cpu_ns), std::memory_order_relaxed);
+  raise(self.block_count, std::uint64_t{1});
+  if (device_work_ != nullptr) return std::llround(device_block_s_ / kSecond);
+  self.blocks.add(self.cpu_ns - before);
   return self.cpu_ns - before;
 }
 
@@ -313,6 +365,7 @@ void Actuator::fill(Worker& self, std::uint32_t word) {
   do {
     block_ns = run_block(self);
   } while (word_.load(std::memory_order_acquire) == word);
+  while (device_work_ != nullptr && device_work_->in_flight() > 0) sleep_ns(device_block_s_ / kSecond / 4);
   note_end(self, word, begin_ns, block_ns);
 }
 
@@ -326,7 +379,7 @@ void Actuator::note_end(Worker& self, std::uint32_t word, std::int64_t begin_ns,
   }
   const std::int64_t drain_ns = std::max<std::int64_t>(0, end_ns - ended.ns);
   self.drains.add(drain_ns);
-  self.drains_cpu.add(std::min(drain_ns, block_ns));
+  if (device_work_ == nullptr) self.drains_cpu.add(std::min(drain_ns, block_ns));
   if (&self != workers_.front().get() || spans_ == nullptr || !spans_->wanted()) return;
   if (!time_of(word, began) || !std::isfinite(began.run_s) || !std::isfinite(ended.run_s)) return;
   const std::uint32_t written = intervals_written_.load(std::memory_order_relaxed);
@@ -362,7 +415,7 @@ void Actuator::account(const std::function<void(std::string_view, double)>& sink
     busy += worker->busy_ns.load(std::memory_order_relaxed);
     used += worker->used_ns.load(std::memory_order_relaxed);
     unmeasured += worker->drains_unmeasured.load(std::memory_order_relaxed);
-    count += worker->blocks.count();
+    count += worker->block_count.load(std::memory_order_relaxed);
     longest_drain = std::max(longest_drain, worker->drains.largest_ns());
   }
   const auto threads = static_cast<double>(std::max<std::size_t>(1, workers_.size()));
@@ -378,11 +431,16 @@ void Actuator::account(const std::function<void(std::string_view, double)>& sink
   sink("busy_s", kSecond * static_cast<double>(busy) / threads);
   sink("blocks", static_cast<double>(count));
   sink("cpu_s", kSecond * static_cast<double>(used));
-  sink("block_p50_s", quantile_s(blocks, 0.5));
-  sink("block_p99_s", quantile_s(blocks, 0.99));
+  if (device_block_s_ > 0) {
+    sink("device_block_s", device_block_s_);
+    sink("failed", failed_.load() ? 1 : 0);
+  } else {
+    sink("block_p50_s", quantile_s(blocks, 0.5));
+    sink("block_p99_s", quantile_s(blocks, 0.99));
+    sink("drain_cpu_p99_s", quantile_s(drains_cpu, 0.99));
+  }
   sink("drain_p99_s", quantile_s(drains, 0.99));
   sink("drain_max_s", kSecond * static_cast<double>(longest_drain));
-  sink("drain_cpu_p99_s", quantile_s(drains_cpu, 0.99));
   sink("drains_unmeasured", static_cast<double>(unmeasured));
 }
 

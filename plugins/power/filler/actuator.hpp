@@ -23,6 +23,7 @@
 #include <vector>
 
 TENON_ABI_BEGIN
+class BackgroundWork;
 class SpanSink;
 TENON_ABI_END
 
@@ -60,6 +61,7 @@ class Actuator final : public PowerActuator, public PhaseObserver {
     int threads = 0;           ///< 0: those of the rank
     std::uint32_t phases = 0;  ///< bit of each Phase that is filled
   };
+  static constexpr int kInFlight = 2;  ///< blocks on a device at most
   /// What a block may last at least and at most.
   static constexpr double kLeastBlock = 1e-5, kMostBlock = 0.01;
 
@@ -100,12 +102,13 @@ class Actuator final : public PowerActuator, public PhaseObserver {
     FmaState state;
     std::int64_t cpu_ns = 0;  ///< at the end of the last block; of this thread alone
     TimeHistogram blocks, drains, drains_cpu;
-    std::atomic<std::uint64_t> busy_ns{0}, used_ns{0}, drains_unmeasured{0};
+    std::atomic<std::uint64_t> block_count{0}, busy_ns{0}, used_ns{0}, drains_unmeasured{0};
     std::thread thread;
   };
 
   static Command command_of(std::uint32_t word) { return static_cast<Command>(word & 7u); }
 
+  void open_device(Device& device);
   void begin_threads();
   /// Publishes the next word; the caller wakes.
   std::uint32_t change(Command command, double run_s);
@@ -116,7 +119,9 @@ class Actuator final : public PowerActuator, public PhaseObserver {
   void hand_over_spans();
 
   void work(Worker& self);
-  /// Returns the CPU time of the block.
+  void obey(Worker& self);
+  /// Returns the CPU time of the block. On a device: starts one and returns what open() measured, or waits a
+  /// part of that and returns 0 while two are in flight.
   std::int64_t run_block(Worker& self);
   void fill(Worker& self, std::uint32_t word);
   void note_end(Worker& self, std::uint32_t word, std::int64_t begin_ns, std::int64_t block_ns);
@@ -129,6 +134,8 @@ class Actuator final : public PowerActuator, public PhaseObserver {
   PowerPlace place_;
   SpanSink* spans_ = nullptr;
   // Written before the threads begin, or before the word that makes them read it.
+  BackgroundWork* device_work_ = nullptr;  ///< null: the threads work themselves
+  double device_block_s_ = 0;
   FmaRounds rounds_{};
   std::int64_t rounds_in_block_ = 0;
   Ramp up_, down_;
@@ -142,6 +149,7 @@ class Actuator final : public PowerActuator, public PhaseObserver {
   std::unique_ptr<Interval[]> intervals_;
   std::atomic<std::uint32_t> intervals_written_{0}, intervals_read_{0};
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<bool> failed_{false};  ///< the device refused a block
 };
 
 }  // namespace tenon::filler

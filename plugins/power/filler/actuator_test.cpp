@@ -3,9 +3,11 @@
 // what must not be.
 #include "actuator.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/sdk/ops/background.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -445,6 +447,99 @@ TEST(FillerActuator, HandsSpansOverOnTheTrainingThread) {
   EXPECT_TRUE(works(filler));
   filler.stop();
   EXPECT_EQ(host.spans.size(), before) << "nobody wants them";
+}
+
+/// A device whose blocks end after a time, or that fails.
+class TimedDevice final : public Device, public BackgroundWork {
+ public:
+  void open(const DeviceSpec&) override {}
+  MemorySpace space() const override { return MemorySpace::kCuda; }
+  void* allocate(std::size_t) override { return nullptr; }
+  void release(void*, std::size_t) noexcept override {}
+  void copy(TensorView, TensorView) override {}
+  void synchronize() override { ++synchronised; }
+  std::string_view kernel_choice() const override { return "timed"; }
+  std::string_view features() const override { return ""; }
+  void* query(std::string_view id) override {
+    return offers && id == BackgroundWork::kId ? static_cast<BackgroundWork*>(this) : nullptr;
+  }
+
+  double open(double seconds) override {
+    ++opened;
+    return block_s_ = seconds;
+  }
+  void start_block() override {
+    if (fails) fail_run("device timed: no block");
+    const double now = seconds_now();
+    ends_.push_back(std::max(now, ends_.empty() ? now : ends_.back()) + block_s_);
+    ++blocks;
+    most = std::max(most, in_flight());
+  }
+  int in_flight() override {
+    const double now = seconds_now();
+    return static_cast<int>(std::count_if(ends_.begin(), ends_.end(), [&](double end) { return end > now; }));
+  }
+  void close() noexcept override { ++closed; }
+
+  bool offers = true, fails = false;
+  int opened = 0, closed = 0, blocks = 0, most = 0, synchronised = 0;
+
+ private:
+  static double seconds_now() { return duration<double>(steady_clock::now().time_since_epoch()).count(); }
+  double block_s_ = 0;
+  std::vector<double> ends_;
+};
+
+TEST(FillerActuator, KeepsTwoBlocksInFlightOnADevice) {
+  TimedDevice device;
+  PowerPlace place = place_of(4);
+  place.device = &device;
+  Actuator::Settings settings = kUsual;
+  settings.block_s = 0.01;
+  {
+    Actuator filler(settings);
+    filler.start(place);
+    const std::vector<int> threads = threads_named("tenon-filler");
+    ASSERT_EQ(threads.size(), 1u);
+    EXPECT_EQ(::sched_getscheduler(threads[0]), SCHED_OTHER);
+    for (int turn = 0; turn < 3; ++turn) {
+      filler.on_phase(Phase::kWait, turn);
+      EXPECT_TRUE(becomes_true([&] { return fact(filler, "blocks") >= 4 * (turn + 1); }));
+      filler.on_phase(Phase::kForward, turn);
+      const double at_end = fact(filler, "blocks");
+      EXPECT_TRUE(rests(filler));
+      EXPECT_LE(fact(filler, "blocks"), at_end + 1) << "one may have been on its way";
+    }
+    EXPECT_EQ(fact(filler, "fills"), 3);
+    EXPECT_EQ(fact(filler, "device_block_s"), 0.01);
+    EXPECT_GT(fact(filler, "drain_max_s"), 0);
+    EXPECT_EQ(fact(filler, "failed"), 0);
+  }
+  EXPECT_EQ(device.most, Actuator::kInFlight);
+  EXPECT_EQ(device.opened, 1);
+  EXPECT_EQ(device.closed, 1);
+  EXPECT_EQ(device.synchronised, 0) << "the training's stream is never waited for";
+}
+
+TEST(FillerActuator, EndsAloneWhereTheDeviceRefusesABlock) {
+  TimedDevice device;
+  PowerPlace place = place_of(1);
+  place.device = &device;
+  device.fails = true;
+  Actuator filler(kUsual);
+  filler.start(place);
+  filler.on_phase(Phase::kWait, 1);
+  EXPECT_TRUE(becomes_true([&] { return fact(filler, "failed") == 1; }));
+  filler.on_phase(Phase::kForward, 2);
+  filler.stop();
+  EXPECT_EQ(device.closed, 1);
+  EXPECT_EQ(fact(filler, "blocks"), 0);
+  device.offers = false;
+  EXPECT_THROW(filler.start(place), Error);
+  device.offers = true;
+  Actuator::Settings several = kUsual;
+  several.threads = 3;
+  EXPECT_THROW(Actuator(several).start(place), Error);
 }
 
 }  // namespace
