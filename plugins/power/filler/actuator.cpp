@@ -439,6 +439,7 @@ void Actuator::account(const std::function<void(std::string_view, double)>& sink
     sink("block_p99_s", quantile_s(blocks, 0.99));
     sink("drain_cpu_p99_s", quantile_s(drains_cpu, 0.99));
   }
+  sink("drain_p50_s", quantile_s(drains, 0.5));
   sink("drain_p99_s", quantile_s(drains, 0.99));
   sink("drain_max_s", kSecond * static_cast<double>(longest_drain));
   sink("drains_unmeasured", static_cast<double>(unmeasured));
