@@ -74,6 +74,8 @@ std::optional<PhaseRank> phase_of(std::string_view track, std::string_view name)
   if (track == "evaluate") return kEvaluate;
   if (track == "data") return kData;
   if (track == "save") return kSave;
+  // Inside of a span of `compute` this is forward or backward, which precede it.
+  if (track == "declared" && name == "declared") return kOptimizer;
   return std::nullopt;
 }
 

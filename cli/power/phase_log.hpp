@@ -31,8 +31,9 @@ const std::vector<std::string>& trace_phases();
 
 /// A timeline as the observer `trace` writes it, one event a line. At each instant the phase is
 /// "communication" where the rank waits for bytes or for other ranks, else what it computes ("forward",
-/// "backward", "optimizer"), "evaluate", "data", "save", and "idle" in between. A damaged last line is where
-/// the file was cut off: what comes before is read, and a note says so. Throws Error(kConfig) for damage
+/// "backward", "optimizer"), "evaluate", "data", "save", and "idle" in between. Costs that a simulated clock
+/// declares outside of these (an update, a mixing slot) are "optimizer". A damaged last line is where the
+/// file was cut off: what comes before is read, and a note says so. Throws Error(kConfig) for damage
 /// elsewhere, for times that are not finite or negative, and for a file without spans.
 PhaseLog parse_timeline(std::string_view text, const std::string& path);
 

@@ -59,6 +59,19 @@ TEST(PhaseLog, SpansBecomePhasesByPreference) {
   EXPECT_THAT(log.notes, IsEmpty());
 }
 
+TEST(PhaseLog, DeclaredCostsAreComputeWhereverTheyLie) {
+  // As the simulated clock leaves them: inside of forward and backward, and alone for an update.
+  const PhaseLog log =
+      parse_timeline(file({span("compute", "forward", 0, 1e6), span("declared", "declared", 0, 1e6),
+                           span("compute", "backward", 1e6, 2e6), span("declared", "declared", 1e6, 2e6),
+                           span("communication", "all-reduce", 3e6, 1e6),
+                           span("compute", "optimizer", 4e6, 0), span("declared", "declared", 4e6, 1e6),
+                           span("declared", "straggler", 5e6, 1e6), span("compute", "forward", 6e6, 1e6)}),
+                     "t.json");
+  EXPECT_THAT(shown(log), ElementsAre("forward 0-1", "backward 1-3", "communication 3-4", "optimizer 4-5",
+                                      "idle 5-6", "forward 6-7"));
+}
+
 TEST(PhaseLog, ATruncatedFileIsReadAsFarAsItGoes) {
   const std::string whole =
       file({span("compute", "forward", 0, 1e6), span("communication", "wait", 1e6, 1e6)}, false);
