@@ -116,6 +116,14 @@ double member_number(const json& event, const char* key, const std::string& wher
   return value;
 }
 
+/// The slot of a span; 0 where it has none.
+std::int64_t slot_of(const json& event) {
+  const auto arguments = event.find("args");
+  if (arguments == event.end() || !arguments->is_object()) return 0;
+  const auto slot = arguments->find("slot");
+  return slot != arguments->end() && slot->is_number_integer() ? slot->get<std::int64_t>() : 0;
+}
+
 std::string member_text(const json& event, const char* key) {
   const auto found = event.find(key);
   return found != event.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -129,10 +137,28 @@ const std::vector<std::string>& trace_phases() {
   return names;
 }
 
-PhaseLog parse_timeline(std::string_view text, const std::string& path) {
+bool is_timeline(std::string_view file, TimelineFile& out) {
+  const auto number = [&file](auto& value) {
+    const auto [stopped, code] = std::from_chars(file.data(), file.data() + file.size(), value);
+    if (code != std::errc() || value < 0) return false;
+    file.remove_prefix(static_cast<std::size_t>(stopped - file.data()));
+    return true;
+  };
+  const auto word = [&file](std::string_view text) {
+    if (!file.starts_with(text)) return false;
+    file.remove_prefix(text.size());
+    return true;
+  };
+  out = {};
+  if (!word("trace.rank") || !number(out.rank)) return false;
+  if (word(".slot") && !number(out.first_slot)) return false;
+  return file == ".json";
+}
+
+PhaseLog parse_timeline(std::string_view text, const std::string& path, std::int64_t end_slot) {
   PhaseLog log{path, {}, {}};
   std::vector<Edge> edges;
-  bool closed = false;
+  bool closed = false, later = false;
   std::size_t damaged = 0;
   for_each_line(text, [&](std::string_view line, std::size_t number, bool) {
     if (!line.empty() && line.back() == ',') line.remove_suffix(1);
@@ -155,11 +181,15 @@ PhaseLog parse_timeline(std::string_view text, const std::string& path) {
     const std::string where = fmt::format("{}:{}", path, number);
     const double begin = member_number(event, "ts", where), length = member_number(event, "dur", where);
     if (length == 0) return;
+    if (slot_of(event) >= end_slot) {
+      later = true;
+      return;
+    }
     edges.push_back({begin, *phase, 1});
     edges.push_back({begin + length, *phase, -1});
   });
   if (!edges.empty()) log.phases = sweep(std::move(edges));
-  if (log.phases.empty())
+  if (log.phases.empty() && !later)
     fail_config(
         fmt::format("{}: found no span of a track compute, communication, wait, evaluate, data or "
                     "save; record a run with [[observe]] type = \"trace\"",
@@ -170,6 +200,31 @@ PhaseLog parse_timeline(std::string_view text, const std::string& path) {
                                   path, damaged)
                     : fmt::format("{}: the file has no end; it is read as far as it goes", path));
   return log;
+}
+
+std::vector<PhaseLog> joined(Segments segments) {
+  std::map<int, PhaseLog> logs;
+  double end = 0;  // of all segments so far
+  for (auto& [slot, ranks] : segments) {
+    double begin = kLongestRun_s;
+    for (const auto& [rank, segment] : ranks)
+      if (!segment.phases.empty()) begin = std::min(begin, segment.begin_s());
+    const double shift = std::max(0.0, end - begin);
+    for (auto& [rank, segment] : ranks) {
+      PhaseLog& log = logs.try_emplace(rank, PhaseLog{segment.source, {}, {}}).first->second;
+      log.notes.insert(log.notes.end(), segment.notes.begin(), segment.notes.end());
+      for (Phase& phase : segment.phases) {
+        phase.begin_s += shift, phase.end_s += shift;
+        if (!log.phases.empty() && phase.begin_s > log.phases.back().end_s)
+          log.phases.push_back({log.phases.back().end_s, phase.begin_s, trace_phases()[kIdle]});
+        log.phases.push_back(std::move(phase));
+      }
+      if (!log.phases.empty()) end = std::max(end, log.end_s());
+    }
+  }
+  std::vector<PhaseLog> out;
+  for (auto& [rank, log] : logs) out.push_back(std::move(log));
+  return out;
 }
 
 void require_overlap(const std::vector<PhaseLog>& logs) {

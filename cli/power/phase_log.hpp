@@ -5,6 +5,8 @@
 #include "power/meter.hpp"
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +35,26 @@ const std::vector<std::string>& trace_phases();
 /// "communication" where the rank waits for bytes or for other ranks, else what it computes ("forward",
 /// "backward", "optimizer"), "evaluate", "data", "save", and "idle" in between. Costs that a simulated clock
 /// declares outside of these (an update, a mixing slot) are "optimizer". A damaged last line is where the
-/// file was cut off: what comes before is read, and a note says so. Throws Error(kConfig) for damage
-/// elsewhere, for times that are not finite or negative, and for a file without spans.
-PhaseLog parse_timeline(std::string_view text, const std::string& path);
+/// file was cut off: what comes before is read, and a note says so. Spans of slots from `end_slot` on are
+/// left out; a log without phases is what remains of a file that has no others. Throws Error(kConfig) for
+/// damage elsewhere, for times that are not finite or negative, and for a file without spans.
+PhaseLog parse_timeline(std::string_view text, const std::string& path,
+                        std::int64_t end_slot = std::numeric_limits<std::int64_t>::max());
+
+/// A file of a rank, trace.rankR.json or, of a run that was resumed at a slot, trace.rankR.slotN.json.
+struct TimelineFile {
+  int rank = 0;
+  std::int64_t first_slot = 0;
+};
+/// False for other names.
+bool is_timeline(std::string_view file, TimelineFile& out);
+
+/// The timelines of a run, by first slot and rank; a file that has nothing before the next segment is empty.
+using Segments = std::map<std::int64_t, std::map<int, PhaseLog>>;
+
+/// One log per rank. The clock of a resumed run starts anew, so a segment begins where the last rank of the
+/// one before ended; a rank that has not come so far is idle until then.
+std::vector<PhaseLog> joined(Segments segments);
 
 /// Throws Error(kConfig) unless there is a time that all logs share.
 void require_overlap(const std::vector<PhaseLog>& logs);

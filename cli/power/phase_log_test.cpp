@@ -15,10 +15,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string span(const char* track, const char* name, double begin_us, double length_us) {
+std::string span(const char* track, const char* name, double begin_us, double length_us, int slot = 0) {
   return fmt::format(
-      R"({{"ph":"X","name":"{}","cat":"{}","pid":0,"tid":0,"ts":{:.3f},"dur":{:.3f},"args":{{"slot":0}}}})",
-      name, track, begin_us, length_us);
+      R"({{"ph":"X","name":"{}","cat":"{}","pid":0,"tid":0,"ts":{:.3f},"dur":{:.3f},"args":{{"slot":{}}}}})",
+      name, track, begin_us, length_us, slot);
 }
 
 std::string file(const std::vector<std::string>& events, bool closed = true) {
@@ -70,6 +70,43 @@ TEST(PhaseLog, DeclaredCostsAreComputeWhereverTheyLie) {
                      "t.json");
   EXPECT_THAT(shown(log), ElementsAre("forward 0-1", "backward 1-3", "communication 3-4", "optimizer 4-5",
                                       "idle 5-6", "forward 6-7"));
+}
+
+TEST(PhaseLog, NamesOfTimelines) {
+  TimelineFile found;
+  EXPECT_TRUE(is_timeline("trace.rank12.json", found));
+  EXPECT_EQ(found.rank, 12);
+  EXPECT_EQ(found.first_slot, 0);
+  EXPECT_TRUE(is_timeline("trace.rank3.slot400.json", found));
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.first_slot, 400);
+  for (const char* other : {"trace.json", "trace.rank.json", "trace.rank-1.json", "trace.rank1.slot.json",
+                            "trace.rank1.slot4.json.part", "trace.rank1", "metrics.jsonl", ""})
+    EXPECT_FALSE(is_timeline(other, found)) << other;
+}
+
+TEST(PhaseLog, ASegmentEndsWhereTheResumedOneBegins) {
+  // Killed in slot 3, resumed from the save before slot 2, whose clock begins again.
+  const std::string before =
+      file({span("compute", "forward", 0, 1e6, 0), span("compute", "forward", 2e6, 1e6, 1),
+            span("compute", "forward", 4e6, 1e6, 2), span("compute", "forward", 6e6, 1e6, 3)},
+           false);
+  const std::string after = file({span("compute", "backward", 0.5e6, 1e6, 2)});
+  Segments segments;
+  segments[0][0] = parse_timeline(before, "a.json", 2);
+  EXPECT_THAT(shown(segments[0][0]), ElementsAre("forward 0-1", "idle 1-2", "forward 2-3"));
+  segments[0][1] = parse_timeline(file({span("communication", "wait", 1e6, 4e6, 1)}), "b.json", 2);
+  segments[2][0] = parse_timeline(after, "a.slot2.json");
+  segments[2][1] = parse_timeline(file({span("compute", "forward", 0.7e6, 1e6, 2)}), "b.slot2.json");
+  const std::vector<PhaseLog> logs = joined(std::move(segments));
+  ASSERT_EQ(logs.size(), 2u);
+  // Rank 1 came to 5 s; there the clock of both goes on from its 0.5 s.
+  EXPECT_THAT(shown(logs[0]),
+              ElementsAre("forward 0-1", "idle 1-2", "forward 2-3", "idle 3-5", "backward 5-6"));
+  EXPECT_THAT(shown(logs[1]), ElementsAre("communication 1-5", "idle 5-5.2", "forward 5.2-6.2"));
+  EXPECT_THAT(logs[0].notes, ElementsAre("a.json: the file has no end; it is read as far as it goes"));
+  // Nothing before the resumed segment is no damage, unlike a file without spans.
+  EXPECT_THAT(parse_timeline(before, "a.json", 0).phases, IsEmpty());
 }
 
 TEST(PhaseLog, ATruncatedFileIsReadAsFarAsItGoes) {

@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <set>
 
 namespace tenon::power {
@@ -210,12 +213,24 @@ std::string folder_of(const Options& options, const std::string& path) {
 
 std::vector<PhaseLog> logs_of_run(const std::string& folder) {
   const auto files = make_posix_files();
-  std::vector<PhaseLog> logs;
-  for (int rank = 0; rank < kMostRanks; ++rank) {
-    const std::string path = fmt::format("{}/trace.rank{}.json", folder, rank);
-    if (!files->exists(path)) break;
-    logs.push_back(parse_timeline(read_text(*files, path, kLargestFile), path));
+  std::map<std::int64_t, std::map<int, std::string>> paths;  // by first slot and rank
+  if (files->exists(folder)) {
+    for (const DirectoryEntry& entry : files->list(folder)) {
+      TimelineFile file;
+      if (!entry.is_directory && is_timeline(entry.name, file) && file.rank < kMostRanks)
+        paths[file.first_slot][file.rank] = folder + "/" + entry.name;
+    }
   }
+  Segments segments;
+  for (auto segment = paths.begin(); segment != paths.end(); ++segment) {
+    // What a run did beyond the save that it was resumed from is done again by the next segment.
+    const auto next = std::next(segment);
+    const std::int64_t end = next == paths.end() ? std::numeric_limits<std::int64_t>::max() : next->first;
+    for (const auto& [rank, path] : segment->second)
+      segments[segment->first][rank] = parse_timeline(read_text(*files, path, kLargestFile), path, end);
+  }
+  std::vector<PhaseLog> logs = joined(std::move(segments));
+  std::erase_if(logs, [](const PhaseLog& log) { return log.phases.empty(); });
   if (logs.empty())
     fail_config(fmt::format(
         "{}: there is no trace.rank0.json; record a run with [[observe]] type = \"trace\"", folder));

@@ -191,6 +191,40 @@ TEST_F(Site, PhasesOfARunWithTwoRanks) {
   EXPECT_NEAR(apart / aligned.stages[0].reading.peak_amplitude, std::cos(0.1 * 3.14159265), 0.01);
 }
 
+TEST_F(Site, AResumedRunIsOneTimeline) {
+  std::filesystem::create_directories(folder_ + "/run");
+  // Steps of one second. The first attempt was killed in slot 30; the save before slot 20 was its last.
+  const auto timeline = [](int first, int end, bool closed) {
+    std::string text = "[";
+    const char* comma = "\n";
+    for (int step = first; step < end; ++step) {
+      for (const auto& [track, at, length] :
+           {std::tuple{"compute", 0.0, 0.7e6}, std::tuple{"communication", 0.7e6, 0.3e6}}) {
+        text += fmt::format(
+            "{}{{\"ph\":\"X\",\"name\":\"forward\",\"cat\":\"{}\",\"ts\":{:.3f},"
+            "\"dur\":{:.3f},\"args\":{{\"slot\":{}}}}}",
+            comma, track, (step - first) * 1e6 + at, length, step);
+        comma = ",\n";
+      }
+    }
+    return text + (closed ? "\n]\n" : ",\n{\"ph\":\"X\",\"na");
+  };
+  for (const char* rank : {"0", "1"}) {
+    write(std::string("run/trace.rank") + rank + ".json", timeline(0, 30, false));
+    write(std::string("run/trace.rank") + rank + ".slot20.json", timeline(20, 60, true));
+  }
+  const SimulationResult result =
+      run(file("[power]\ntrace = \"run\"\nlead_s = 0\nspec = \"@/configs/power/example_utility.toml\"\n"));
+  ASSERT_EQ(plan_.logs.size(), 2u);
+  EXPECT_NEAR(plan_.logs[0].end_s(), 60, 1e-9) << "20 slots of the first attempt and 40 of the second";
+  double idle = 0;
+  for (const Phase& phase : plan_.logs[0].phases)
+    idle += phase.name == "idle" ? phase.end_s - phase.begin_s : 0;
+  EXPECT_NEAR(idle, 0, 1e-9) << "there is no gap";
+  EXPECT_EQ(plan_.notes.size(), 2u) << "each first file is cut off";
+  EXPECT_NEAR(result.job_s, 60, 1e-6);
+}
+
 TEST_F(Site, BadConfigurationsNameFileAndLine) {
   EXPECT_THAT(refusal("[powr]\n"),
               HasSubstr("site.toml:1:2: a simulation of power has no table 'powr'; did you mean 'power'?"));
