@@ -1,5 +1,7 @@
 // tenon power: a site's power from the phases of workers, with policies that smooth it; and the meter for any
 // trace of power.
+#include "power.hpp"
+
 #include "command_line.hpp"
 #include "power/figures.hpp"
 #include "power/report.hpp"
@@ -105,22 +107,9 @@ int run_power(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> sets;
   if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
-  const Config config = Config::load(words[0], sets);
-  Runtime runtime;
-  runtime.discover(config::plugin_paths(config));
-  power::Plan plan = power::read_plan(config, runtime.registry(), words[0]);
-  std::vector<std::unique_ptr<PolicyComponent>> components;
-  std::vector<PowerPolicy*> policies;
-  for (power::PolicyPlan& policy : plan.policies) {
-    try {
-      components.push_back(std::make_unique<PolicyComponent>(runtime.registry(), policy));
-    } catch (const Error& error) {
-      const std::string place = policy.options->place_of(error.what());
-      throw Error(error.kind(), place.empty() ? std::string(error.what()) : place + ": " + error.what());
-    }
-    policies.push_back(components.back()->policy());
-  }
-  const power::SimulationResult result = power::simulate(plan, policies);
+  const power::SimulatedSite site = simulate_site(words[0], sets, {});
+  const power::Plan& plan = site.plan;
+  const power::SimulationResult& result = site.result;
 
   const auto files = make_posix_files();
   files->make_directories(plan.folder);
@@ -134,6 +123,28 @@ int run_power(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+power::SimulatedSite simulate_site(const std::string& path, const std::vector<std::string>& sets,
+                                   const std::function<void(power::Plan&)>& change) {
+  const Config config = Config::load(path, sets);
+  Runtime runtime;
+  runtime.discover(config::plugin_paths(config));
+  power::SimulatedSite site{power::read_plan(config, runtime.registry(), path), {}};
+  if (change) change(site.plan);
+  std::vector<std::unique_ptr<PolicyComponent>> components;
+  std::vector<PowerPolicy*> policies;
+  for (power::PolicyPlan& policy : site.plan.policies) {
+    try {
+      components.push_back(std::make_unique<PolicyComponent>(runtime.registry(), policy));
+    } catch (const Error& error) {
+      const std::string place = policy.options->place_of(error.what());
+      throw Error(error.kind(), place.empty() ? std::string(error.what()) : place + ": " + error.what());
+    }
+    policies.push_back(components.back()->policy());
+  }
+  site.result = power::simulate(site.plan, policies);
+  return site;
+}
 
 const Command kPower{"power", "CONFIG [options] | meter FILE.csv --spec FILE",
                      "Simulate a site's power, smooth it, and hold it against a grid's limits.", run_power,

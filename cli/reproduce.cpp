@@ -1,5 +1,6 @@
 // tenon reproduce: lists the studies of papers' tables, or runs one.
 #include "command_line.hpp"
+#include "power.hpp"
 #include "trained_graph.hpp"
 
 #include "config/run_schema.hpp"
@@ -89,6 +90,7 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   request.resolve_config = resolved_config;
   request.evaluate = evaluate_run;
   request.check_simulation = check_simulation;
+  request.simulate_site = simulate_site;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   request.progress = [terminal](const std::string& text, bool finished) {
     print_progress(terminal, text, finished);

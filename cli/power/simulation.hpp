@@ -33,6 +33,12 @@ struct SimulationResult {
   double wall_s = 0;                  ///< of the simulation, without the meter
 };
 
+/// A site and what came of it.
+struct SimulatedSite {
+  Plan plan;
+  SimulationResult result;
+};
+
 /// `policies` are the plan's, in its order. Throws Error(kConfig), with the place in the file where a policy
 /// refuses its place.
 SimulationResult simulate(const Plan& plan, std::span<PowerPolicy* const> policies);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ab/runner.hpp"
+#include "power/simulation.hpp"
 #include "reproduce/study_file.hpp"
 
 #include <tenon/config.hpp>
@@ -25,6 +26,12 @@ using Resolver = std::function<ResolvedRun(const std::string& path, const std::v
 
 /// Resolves a configuration of `tenon simulate` under `--set` words. Throws Error for one that cannot run.
 using SimulationCheck = std::function<void(const std::string& path, const std::vector<std::string>& sets)>;
+
+/// Simulates a configuration of `tenon power` under `--set` words, after `change` has altered its plan
+/// (empty: as it is). Throws Error for one that cannot run.
+using SiteSimulator =
+    std::function<power::SimulatedSite(const std::string& path, const std::vector<std::string>& sets,
+                                       const std::function<void(power::Plan&)>& change)>;
 
 enum class Action { kKeep, kContinue, kStart };
 

@@ -1,5 +1,5 @@
-// `tenon reproduce` on studies that do not compare losses, from end to end: slabs of a Fourier operator and
-// simulations by several workers.
+// `tenon reproduce` on studies that do not compare losses, from end to end: slabs of a Fourier operator,
+// simulations by several workers, and sites.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
@@ -165,6 +165,63 @@ TEST_F(ReproduceKinds, ASimulationThatCannotRunIsRefusedBeforeAnyRun) {
   EXPECT_THAT(ended.err,
               HasSubstr("flows at size quick cannot run here, and nothing was started. Arm 'killed'"));
   EXPECT_THAT(ended.err, HasSubstr("did you mean 'crash_share'?"));
+}
+
+constexpr const char* kSitesStudy = R"(title = "Floors"
+paper = "none"
+question = "Does it run?"
+base = ")" TENON_SOURCE_DIR R"(/configs/power/two_level_site.toml"
+metric = "energy"
+baseline = "none"
+[sites]
+[[sites.arm]]
+arm = "square"
+closed_form = true
+[[sites.arm]]
+arm = "drawn"
+step_jitter = 0.02
+[size.quick]
+seeds = [1, 2]
+set = ["power.repeat=20", "power.rate_hz=200"]
+[size.default]
+seeds = [1]
+[[arm]]
+name = "none"
+[[arm]]
+name = "square"
+set = ["power.policy=[{at='worker', type='floor_ramp', floor=0.9}]"]
+[[arm]]
+name = "drawn"
+set = ["power.policy=[{at='worker', type='floor_ramp', floor=0.9}, {at='site', type='bess', capacity_s=2.0}]"]
+)";
+
+TEST_F(ReproduceKinds, SitesAreSimulatedAndComparedWithClosedForms) {
+  const Ended ended = reproduce("sites", kSitesStudy);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  const auto json = table("sites");
+  EXPECT_TRUE(json["complete"].get<bool>()) << json["warnings"];
+  ASSERT_EQ(json["sites"].size(), 3u);
+  const auto& square = json["sites"][1];
+  const double closed = 100 * 0.18 * 0.6 / (0.3 + 0.82 * 0.7);
+  EXPECT_NEAR(square["energy_percent_computed"].get<double>(), closed, 1e-9);
+  EXPECT_NEAR(square["energy_percent_modelled"].get<double>(), closed, 1e-9);
+  EXPECT_EQ(square["runs"][0]["energy_percent_modelled"], square["runs"][1]["energy_percent_modelled"]);
+  const auto& drawn = json["sites"][2]["runs"];
+  EXPECT_NE(drawn[0]["mean_modelled"], drawn[1]["mean_modelled"]) << "each seed draws its own steps";
+  EXPECT_LT(drawn[0]["verdict_modelled"][2]["value"].get<double>(), 0.1) << "range of floor and battery";
+  EXPECT_THAT(read_file(scratch_ / "sites/table.md"), HasSubstr("### Against the limits, modelled"));
+  EXPECT_TRUE(read_file(scratch_ / "sites/figure.svg").starts_with("<svg"));
+}
+
+TEST_F(ReproduceKinds, ASiteThatCannotBeSimulatedNamesItsArm) {
+  const Ended ended = reproduce("sites", replaced(kSitesStudy, "capacity_s=2.0", "capacity=2.0"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.err, HasSubstr("sites at size quick: arm 'drawn': "));
+  EXPECT_THAT(ended.err, HasSubstr("capacity"));
+  const Ended levels =
+      reproduce("levels", replaced(kSitesStudy, "floor=0.9}]\"", "floor=0.9, ramp_down=0.5}]\""));
+  EXPECT_EQ(levels.status, 1) << "ramps are not in the closed form";
+  EXPECT_FALSE(table("levels")["complete"].get<bool>());
 }
 
 }  // namespace
