@@ -1,5 +1,5 @@
 // `tenon reproduce` on studies that do not compare losses, from end to end: slabs of a Fourier operator,
-// simulations by several workers, and sites.
+// simulations by several workers, sites and the loads of runs.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
@@ -222,6 +222,69 @@ TEST_F(ReproduceKinds, ASiteThatCannotBeSimulatedNamesItsArm) {
       reproduce("levels", replaced(kSitesStudy, "floor=0.9}]\"", "floor=0.9, ramp_down=0.5}]\""));
   EXPECT_EQ(levels.status, 1) << "ramps are not in the closed form";
   EXPECT_FALSE(table("levels")["complete"].get<bool>());
+}
+
+constexpr const char* kStrategiesStudy = R"(title = "Strategies"
+paper = "none"
+question = "Does it run?"
+base = ")" TENON_SOURCE_DIR R"(/configs/reproduce/shakespeare_micro_clock.toml"
+metric = "train/loss"
+baseline = "ddp"
+[run_sites]
+site = ")" TENON_SOURCE_DIR R"(/configs/power/two_level_site.toml"
+set = ["power.workers.count=8", "power.rate_hz=500", "power.repeat=10"]
+compute_s = 0.4
+exchange_s = 0.36
+first = 8
+[[run_sites.arm]]
+arm = "ddp"
+closed_form = true
+[[run_sites.arm]]
+arm = "diloco"
+slots = 8
+closed_form = true
+[size.quick]
+steps = 24
+seeds = [1]
+[size.default]
+steps = 24
+seeds = [1]
+[[arm]]
+name = "ddp"
+[[arm]]
+name = "overlap"
+set = ["sync.bucket_mb=0"]
+[[arm]]
+name = "diloco"
+set = ["sync={type='diloco', interval=8}"]
+)";
+
+TEST_F(ReproduceKinds, LoadsOfRunsFollowTheirDuty) {
+  const Ended ended = reproduce("strategies", kStrategiesStudy);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  const auto json = table("strategies");
+  EXPECT_TRUE(json["complete"].get<bool>()) << json["warnings"];
+  const auto& loads = json["run_sites"];
+  ASSERT_EQ(loads.size(), 3u);
+  EXPECT_NEAR(loads[0]["duty_simulated"].get<double>(), 0.4 / 0.76, 1e-5) << "the declared update computes";
+  EXPECT_NEAR(loads[0]["band_percent_modelled"].get<double>(), 97.7, 1);
+  EXPECT_NEAR(loads[0]["variance_ratio_modelled"].get<double>(), 1, 1e-12);
+  const double overlapped = loads[1]["variance_ratio_modelled"];
+  EXPECT_LT(overlapped, 0.9);
+  EXPECT_NEAR(overlapped / loads[1]["variance_ratio_of_duties"].get<double>(), 1, 0.05);
+  EXPECT_TRUE(loads[1]["duty_computed"].is_null());
+  EXPECT_NEAR(loads[2]["duty_simulated"].get<double>(), 3.2 / 3.56, 1e-5);
+  EXPECT_NEAR(loads[2]["line_hz_modelled"].get<double>() * 3.56, 1, 0.05);
+  EXPECT_NEAR(loads[2]["variance_ratio_modelled"].get<double>(), 0.365, 0.365 * 0.05);
+  EXPECT_NEAR(loads[2]["range_modelled"].get<double>(), 0.7, 1e-9) << "rounds leave the range as it is";
+  EXPECT_THAT(read_file(scratch_ / "strategies/table.md"), HasSubstr("### Swing of the load"));
+}
+
+TEST_F(ReproduceKinds, ARunThatDoesNotKeepTheStudysTimesIsNotComplete) {
+  const Ended ended =
+      reproduce("strategies", replaced(kStrategiesStudy, "exchange_s = 0.36", "exchange_s = 0.2"));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.out, HasSubstr("ddp: duty 0.5263, by closed form 0.6667"));
 }
 
 }  // namespace
