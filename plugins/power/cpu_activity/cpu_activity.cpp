@@ -16,6 +16,8 @@ namespace tenon::cpu_activity {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+/// The two clocks are read one after the other, which over less time would be most of the value.
+constexpr double kShortestS = 1e-3;
 
 double seconds_of(clockid_t clock) {
   timespec time{};
@@ -100,7 +102,7 @@ double CpuActivity::of_machine() {
 double CpuActivity::of_process() {
   const double wall_s = clocks_.wall(), processor_s = clocks_.processor();
   const double elapsed_s = wall_s - last_wall_s_, computed_s = processor_s - last_processor_s_;
-  if (!(elapsed_s > 0)) return kNone;
+  if (elapsed_s < kShortestS) return kNone;
   last_wall_s_ = wall_s;
   last_processor_s_ = processor_s;
   return std::clamp(computed_s / (elapsed_s * cores_), 0.0, 1.0);
