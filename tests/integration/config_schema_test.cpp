@@ -300,7 +300,7 @@ void edit_files(const std::string& name, const std::string& folder,
                 const std::function<void(const std::string&)>& read, Tally& tally) {
   FileSchema schema(name);
   const Scratch scratch;
-  for (const char* other : {"base", "presets", "reproduce", "simulate"})
+  for (const char* other : {"base", "presets", "reproduce", "simulate", "power"})
     if (other != folder) fs::create_directory_symlink(kConfigs / other, scratch / other);
   std::set<std::string> seen;
   const fs::path edited = scratch / (folder + "/edited.toml");

@@ -175,7 +175,7 @@ const KeysByTable kPowerKeys = {{"[power]",
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
   const Scratch scratch;
-  for (const char* folder : {"base", "presets", "reproduce", "simulate"})
+  for (const char* folder : {"base", "presets", "reproduce", "simulate", "power"})
     if (folder != kind) fs::create_directory_symlink(kConfigs / folder, scratch / folder);
   const fs::path mutated = scratch / (kind + "/mutated.toml");
   const auto answer = [&](const std::vector<std::string>& lines) {
