@@ -1,4 +1,4 @@
-// What the [power] of a run left in its folder (power.rank<r>.json and .csv), on the run's page.
+// The record of a run's [power] (power.rank<r>.json and .csv in its folder), on the run's page.
 #pragma once
 
 #include <tenon/files.hpp>

@@ -160,8 +160,10 @@ const Refusal kConfiguration[] = {
     {"set_of_wrong_type", nullptr, "", with({"--set", "run.steps=1.5"}),
      "--set run.steps=1.5: option 'steps' of [run]: expected a whole number, found the real number 1.5"},
     {"set_of_unknown_table", nullptr, "", with({"--set", "modle.width=3"}),
-     "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
-     "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, "
+     "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, "
+     "parallel, "
+     "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, "
+     "fault, "
      "plugins)"},
 };
 

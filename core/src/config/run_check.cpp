@@ -179,8 +179,7 @@ Value CoreReader::init(const Value& table) {
       const std::size_t equals = rule.find('=');
       const auto stars = [](std::string_view side) { return std::count(side.begin(), side.end(), '*'); };
       const std::string_view there = rule.substr(0, equals);
-      const std::string_view here =
-          equals == std::string::npos ? "" : rule.substr(equals + 1);
+      const std::string_view here = equals == std::string::npos ? "" : rule.substr(equals + 1);
       if (there.empty() || here.empty() || stars(there) > 1 || stars(here) != stars(there))
         problems_.push_back(
             fmt::format("{}[init] rename = '{}': expected \"THERE=HERE\", with no * or with one "

@@ -101,7 +101,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
       {{"optimiser.lr=1"},
        "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, device, "
        "parallel, "
-       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, "
+       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, "
+       "fault, "
        "plugins)"},
       {{"run.step=3"},
        "--set run.step=3: [run] has no option 'step'; did you mean 'steps'? (known: name, seed, seed_init, "
