@@ -1,5 +1,5 @@
 // `tenon reproduce` on studies that do not compare losses, from end to end: slabs of a Fourier operator,
-// simulations by several workers, sites and the loads of runs.
+// simulations by several workers, sites, the loads of runs, and fillers.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
@@ -285,6 +285,51 @@ TEST_F(ReproduceKinds, ARunThatDoesNotKeepTheStudysTimesIsNotComplete) {
       reproduce("strategies", replaced(kStrategiesStudy, "exchange_s = 0.36", "exchange_s = 0.2"));
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.out, HasSubstr("ddp: duty 0.5263, by closed form 0.6667"));
+}
+
+constexpr const char* kFillerStudy = R"(title = "Filler"
+paper = "none"
+question = "Does it run?"
+base = ")" TENON_SOURCE_DIR R"(/configs/reproduce/shakespeare_tiny_wait.toml"
+metric = "train/loss"
+baseline = "off"
+[filler]
+site = ")" TENON_SOURCE_DIR R"(/configs/power/two_level_site.toml"
+set = ["power.rate_hz=1000", "power.repeat=20"]
+policy = "target=1.0, block=0.05, most_blocks=20, gain=1.0"
+delays_s = [0.005, 0.05]
+[size.quick]
+steps = 6
+seeds = [1]
+[size.default]
+steps = 6
+seeds = [1]
+[[arm]]
+name = "off"
+[[arm]]
+name = "on"
+set = ["power.actuator={type='filler'}"]
+)";
+
+TEST_F(ReproduceKinds, AFillerIsModelledLateAndMeasuredHere) {
+  const Ended ended = reproduce("filler", kFillerStudy);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  const auto json = table("filler");
+  EXPECT_TRUE(json["complete"].get<bool>()) << json["warnings"];
+  const auto& late = json["filler_modelled"];
+  ASSERT_EQ(late.size(), 3u);
+  EXPECT_TRUE(late[0]["delay_s"].is_null());
+  EXPECT_EQ(late[0]["energy_percent"], 0.0);
+  EXPECT_LT(late[1]["band_share"].get<double>(), 0.1);
+  EXPECT_GT(late[2]["band_share"].get<double>(), late[1]["band_share"].get<double>()) << "later is worse";
+  const auto& on = json["filler_measured"][1]["runs"][0];
+  EXPECT_TRUE(on["same_weights"].get<bool>());
+  EXPECT_GT(on["time_ratio"].get<double>(), 0);
+  EXPECT_GE(on["account"]["fills"].get<double>(), 6);
+  EXPECT_TRUE(json["filler_measured"][0]["runs"][0]["account"].empty());
+  EXPECT_THAT(read_file(scratch_ / "filler/table.md"),
+              HasSubstr("### What the real filler does here, measured"));
+  EXPECT_TRUE(read_file(scratch_ / "filler/figure.svg").starts_with("<svg"));
 }
 
 }  // namespace

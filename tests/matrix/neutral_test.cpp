@@ -1,8 +1,8 @@
 // Neutrality: for every precision, synchronisation, recovery and observer, a run ends with the same weights
-// whatever is evaluated, saved or observed. A run that is thrown back to one of its checkpoints and resumed
-// ends with the same hashes, and its metrics are those of the undisturbed run, except for times. Each
-// precision, strategy, policy and observer once or more, drawn from a fixed seed; all of them with each other
-// with TENON_MATRIX=all (scripts/soak).
+// whatever is evaluated, saved or observed, and whatever reads its power or fills its waits (P7). A run that
+// is thrown back to one of its checkpoints and resumed ends with the same hashes, and its metrics are those
+// of the undisturbed run, except for times. Each precision, strategy, policy and observer once or more, drawn
+// from a fixed seed; all of them with each other with TENON_MATRIX=all (scripts/soak).
 #include "cell.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -84,10 +84,20 @@ constexpr Choice kObservers[] = {
     {"trace", "type='trace'"},
 };
 
+/// Sources, among them one that this machine has not, and the actuator at its busiest.
+constexpr Choice kPowers[] = {
+    {"activity", "source={type='cpu_activity'}, actuator={type='filler'}"},
+    {"model",
+     "source={type='phase_model'}, actuator={type='filler', fill=['communication', 'wait', 'idle', 'data', "
+     "'save']}"},
+    {"packages", "source={type='rapl'}, actuator={type='filler', fill_threads=2, ramp_seconds=0.01}"},
+    {"absent", "source={type='nvml', library='/nowhere/libnvidia-ml.so.1'}"},
+};
+
 constexpr std::int64_t kSlots = 9, kLogEvery = 4;
 
 struct Watched {
-  Choice policy, observer;
+  Choice policy, observer, power;
 };
 struct Cell {
   Choice precision;
@@ -98,7 +108,8 @@ struct Cell {
   std::string name() const {
     std::string text = std::string(precision.name) + "_" + strategy.name + "_" + model.name;
     if (watched.size() == 1)
-      text += std::string("_") + watched[0].policy.name + "_" + watched[0].observer.name;
+      text += std::string("_") + watched[0].policy.name + "_" + watched[0].observer.name + "_" +
+              watched[0].power.name;
     return text;
   }
 };
@@ -137,7 +148,8 @@ std::vector<Cell> all_cells() {
       Cell cell{precision, strategy, model_of(cells.size()), {}};
       for (const Choice& policy : kPolicies) {
         for (const Choice& observer : kObservers)
-          if (fits(precision, strategy, policy)) cell.watched.push_back({policy, observer});
+          if (fits(precision, strategy, policy))
+            cell.watched.push_back({policy, observer, kPowers[cell.watched.size() % std::size(kPowers)]});
       }
       cells.push_back(std::move(cell));
     }
@@ -164,7 +176,7 @@ std::vector<Cell> cells() {
     }
     open.erase(policy->name);
     if (open.empty()) open = names_of(policies);
-    cell.watched.push_back({*policy, observers[i % observers.size()]});
+    cell.watched.push_back({*policy, observers[i % observers.size()], kPowers[i % std::size(kPowers)]});
     chosen.push_back(std::move(cell));
   }
   return chosen;
@@ -174,7 +186,7 @@ std::vector<Cell> cells() {
 /// process. Background actors send while lines are written.
 std::vector<std::string> lines_of(const std::string& folder, bool actors) {
   static const std::regex clocked(
-      R"re("name": "(compute_s|exposed_comm_s|late_s|samples_per_s|tokens_per_s|checkpoint_.*|memory_copy_s|save_interval_s|touched_share)")re");
+      R"re("name": "(compute_s|exposed_comm_s|late_s|samples_per_s|tokens_per_s|checkpoint_.*|memory_copy_s|save_interval_s|touched_share|power/.*)")re");
   static const std::regex wall(R"re("wall_s": [^,]*, )re"), sent(R"re(, "bytes_sent": [0-9]*)re");
   std::vector<std::string> found;
   std::ifstream lines(folder + "/metrics.jsonl");
@@ -211,6 +223,7 @@ class Neutral : public ::testing::TestWithParam<Cell> {
     choices.sets.emplace_back("run.log_every=" + std::to_string(kLogEvery));
     choices.sets.push_back("recovery={" + std::string(watched.policy.toml) + "}");
     choices.sets.push_back("observe=[{" + std::string(watched.observer.toml) + "}]");
+    choices.sets.push_back("power={" + std::string(watched.power.toml) + "}");
     return choices;
   }
 
@@ -242,12 +255,12 @@ class Neutral : public ::testing::TestWithParam<Cell> {
   Choices plain_;
 };
 
-TEST_P(Neutral, WhateverIsEvaluatedSavedOrWatchedTheRunIsTheSame) {
+TEST_P(Neutral, P7WhateverIsEvaluatedSavedWatchedOrPoweredTheRunIsTheSame) {
   const bool actors = std::string_view(GetParam().strategy.name).starts_with("shadow");
   const RunResult plain = train("plain", plain_);
   int number = 0;
   for (const Watched& watched : GetParam().watched) {
-    SCOPED_TRACE(std::string(watched.policy.name) + ", " + watched.observer.name);
+    SCOPED_TRACE(std::string(watched.policy.name) + ", " + watched.observer.name + ", " + watched.power.name);
     const std::string folder = "busy" + std::to_string(number++);
     const Choices choices = busy(watched);
     const RunResult whole = train(folder, choices);
