@@ -178,7 +178,7 @@ std::string FillerStudy::tables(const StudyResult& r) const {
                  ab::fixed_signed(one.energy_percent, 2)});
   std::string real =
       head({"arm", "slot, ms", fmt::format("time over that of {}", r.study.baseline), "equal weights",
-            "activity, mean", "lowest", "highest", "fills", "filled, % of what was to be filled",
+            "activity, mean", "lowest", "highest", "fills", "filled, % of the waits",
             "block, 99 %, us of CPU time", "drain, 99 %, us of CPU time"});
   for (const FilledArm& arm : numbers.arms) {
     const auto facts = [&](const std::string& name, double scale, int digits) {
@@ -190,7 +190,8 @@ std::string FillerStudy::tables(const StudyResult& r) const {
     std::vector<double> slots = values_of(arm, &FilledRun::slot_s), shares;
     for (double& slot : slots) slot *= 1e3;
     for (const FilledRun& run : arm.runs) {
-      const double share = 100 * fact_of(run, "busy_s") / fact_of(run, "phases_s");
+      const double to_fill_s = fact_of(run, "phases_s") * fact_of(run, "threads");
+      const double share = 100 * fact_of(run, "cpu_s") / to_fill_s;
       if (std::isfinite(share)) shares.push_back(share);
     }
     const auto equal = std::count_if(arm.runs.begin(), arm.runs.end(),
