@@ -213,10 +213,9 @@ std::string FillerStudy::tables(const StudyResult& r) const {
          "\n### What the real filler does here, measured\n\n" +
          real +
          "\nMedian over the seeds, and in brackets the lowest and the highest. Runs of one seed alternate in "
-         "going "
-         "first. Activity is the share of this machine's cores that are busy, a proxy and no power. What is "
-         "filled is "
-         "compared with the waits of rank 0's training thread.\n";
+         "going first. Activity is the share of this machine's cores that are busy, a proxy and no power. "
+         "Filled "
+         "is the CPU time of rank 0's filler over the waits of its training thread.\n";
 }
 
 std::string FillerStudy::every_run(const StudyResult& r) const {
