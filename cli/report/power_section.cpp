@@ -67,6 +67,14 @@ std::string power_text(double value, const std::string& unit) {
   return ab::compact(value) + (unit == "watts" ? " W" : "");
 }
 
+/// "rank 0", "rank 0 from slot 40".
+std::string rank_text(const PowerRecord& record) {
+  std::string name = record.file.substr(std::string_view("power.rank").size());
+  if (const std::size_t slot = name.find(".slot"); slot != std::string::npos)
+    name.replace(slot, 5, " from slot ");
+  return "rank " + name;
+}
+
 /// Value of a share or a power, for headings: what it is and where it comes from.
 std::string quantity(const PowerRecord& record) {
   return (record.unit == "watts" ? "power, " : "share busy, a proxy, ") + record.origin;
@@ -97,7 +105,7 @@ std::string power_traces(FileSystem& files, const std::string& attempt,
         point.wall_s = static_cast<double>(i) / trace.rate_hz;
         points.push_back(point);
       }
-      names.push_back(record.file.substr(6) + ", " + quantity(record));
+      names.push_back(rank_text(record) + ", " + quantity(record));
       title = record.unit == "watts" ? "watts" : "share busy";
     }
     if (series.empty()) continue;
@@ -119,32 +127,31 @@ std::string power_traces(FileSystem& files, const std::string& attempt,
 }
 
 std::string power_table(const std::vector<PowerRecord>& records) {
+  const bool joules =
+      std::ranges::any_of(records, [](const PowerRecord& r) { return std::isfinite(r.joules); });
+  std::vector<ab::TableColumn> columns{{"rank", false}, {"sensor", false}, {"what it is", false},
+                                       {"mean", true},  {"lowest", true},  {"highest", true}};
+  if (joules) columns.insert(columns.end(), {{"energy", true}, {"by its counter", true}});
+  columns.insert(columns.end(), {{"new values", true}, {"held", true}});
   std::vector<ab::TableRow> rows;
   for (const PowerRecord& r : records) {
     if (r.source.empty()) continue;
-    const std::string sensor = r.sensor.empty() ? ab::escape_html(r.ended) : ab::escape_html(r.sensor);
-    rows.push_back(
-        {{ab::escape_html(r.file.substr(6)), sensor, ab::escape_html(r.sensor.empty() ? "none" : quantity(r)),
-          power_text(r.mean, r.unit), power_text(r.lowest, r.unit), power_text(r.highest, r.unit),
-          std::isfinite(r.joules) ? ab::compact(r.joules) + " J" : "",
-          std::isfinite(r.counted_joules) ? ab::compact(r.counted_joules) + " J" : "",
-          std::isfinite(r.update_hz) ? fmt::format("{:.3g} Hz of {:g}", r.update_hz, r.rate_hz) : "",
-          std::isfinite(r.held_rows) && r.rows > 0 ? fmt::format("{:.1f} %", 100 * r.held_rows / r.rows)
-                                                   : ""},
-         false});
+    ab::TableRow row{{ab::escape_html(rank_text(r)), ab::escape_html(r.sensor.empty() ? r.ended : r.sensor),
+                      ab::escape_html(r.sensor.empty() ? "none" : quantity(r)), power_text(r.mean, r.unit),
+                      power_text(r.lowest, r.unit), power_text(r.highest, r.unit)},
+                     false};
+    const auto add = [&](bool there, const std::string& text) {
+      row.cells_html.push_back(there ? text : "");
+    };
+    if (joules) {
+      add(std::isfinite(r.joules), ab::compact(r.joules) + " J");
+      add(std::isfinite(r.counted_joules), ab::compact(r.counted_joules) + " J");
+    }
+    add(std::isfinite(r.update_hz), fmt::format("{:.3g} Hz of {:g}", r.update_hz, r.rate_hz));
+    add(std::isfinite(r.held_rows) && r.rows > 0, fmt::format("{:.1f} %", 100 * r.held_rows / r.rows));
+    rows.push_back(std::move(row));
   }
-  if (rows.empty()) return "";
-  return ab::table({{"rank", false},
-                    {"sensor", false},
-                    {"what it is", false},
-                    {"mean", true},
-                    {"lowest", true},
-                    {"highest", true},
-                    {"energy", true},
-                    {"by its counter", true},
-                    {"new values", true},
-                    {"held", true}},
-                   rows);
+  return rows.empty() ? "" : ab::table(columns, rows);
 }
 
 std::string actuator_table(const std::vector<PowerRecord>& records) {
@@ -156,7 +163,7 @@ std::string actuator_table(const std::vector<PowerRecord>& records) {
       account +=
           fmt::format("{}{} {}", account.empty() ? "" : ", ", ab::escape_html(name), ab::compact(value));
     if (!r.actuator_ended.empty()) account = "given up: " + ab::escape_html(r.actuator_ended);
-    rows.push_back({{ab::escape_html(r.file.substr(6)), ab::escape_html(r.actuator), account}, false});
+    rows.push_back({{ab::escape_html(rank_text(r)), ab::escape_html(r.actuator), account}, false});
   }
   return rows.empty() ? "" : ab::table({{"rank", false}, {"actuator", false}, {"account", false}}, rows);
 }

@@ -43,7 +43,7 @@ TEST_F(PowerSection, ShowsReadingsAndSaysWhatTheyAre) {
   EXPECT_THAT(page,
               AllOf(HasSubstr("<h2>Power</h2>"), HasSubstr("a &lt;model&gt;"), HasSubstr("power, modelled"),
                     HasSubstr("share busy, a proxy, measured"), HasSubstr("0.25 W"), HasSubstr("3.5 J"),
-                    HasSubstr("50 Hz of 100"), HasSubstr("1.0 %"), HasSubstr("rank0, power, modelled")));
+                    HasSubstr("50 Hz of 100"), HasSubstr("1.0 %"), HasSubstr("rank 0, power, modelled")));
 }
 
 TEST_F(PowerSection, ShowsWhatEndedEarlyAndWhatActuatorsDid) {

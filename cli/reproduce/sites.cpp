@@ -379,10 +379,10 @@ std::string Sites::lines(const StudyResult& r) const {
 
 namespace {
 
-constexpr double kLoadsTop = 60, kLoadTitle = 22, kLoadPanel = 130;
+constexpr double kLoadsTop = 60, kLoadTitle = 22, kLoadPanel = 130;  // with loads up to 1
 constexpr double kLoadFoot = 34;  // below a frame: of the last one its axis, of others nothing
 constexpr std::size_t kLoadColumns = 640;
-constexpr double kHighestLoad = 1.08;
+constexpr double kAboveLoad = 1.08;  // of the axis, over the highest load
 
 /// The lowest and the highest value of each column of pixels, so that no swing is lost.
 std::vector<ab::Point> load_points(const ab::Frame& frame, const power::Trace& load) {
@@ -401,10 +401,15 @@ std::vector<ab::Point> load_points(const ab::Frame& frame, const power::Trace& l
   return points;
 }
 
-std::string load_panel(const LoadPanel& panel, double seconds, bool last) {
-  ab::Svg svg(kFigureWidth, kLoadPanel, "chart", panel.title);
+/// A rated power has the same height in all figures.
+double panel_height(double highest) {
+  return kLoadFoot + (kLoadPanel - kLoadFoot) * highest;
+}
+
+std::string load_panel(const LoadPanel& panel, double seconds, double highest, bool last) {
+  ab::Svg svg(kFigureWidth, panel_height(highest), "chart", panel.title);
   const ab::Frame frame(svg, {.x = {0, seconds},
-                              .y = {0, kHighestLoad},
+                              .y = {0, kAboveLoad * highest},
                               .x_title = "s",
                               .y_title = "",
                               .x_is_quantity = false,
@@ -431,14 +436,17 @@ std::string load_figure(const StudyResult& r, const std::string& caption,
     y += height;
   };
   place(kLoadsTop, top.take());
-  double seconds = 1;
-  for (const LoadPanel& panel : panels) seconds = std::max(seconds, panel.load.seconds());
+  double seconds = 1, highest = 1;
+  for (const LoadPanel& panel : panels) {
+    seconds = std::max(seconds, panel.load.seconds());
+    for (const double load : panel.load.watts) highest = std::max(highest, load);
+  }
   for (const LoadPanel& panel : panels) {
     const bool last = &panel == &panels.back();
     ab::Svg title(kFigureWidth, kLoadTitle, "chart", "");
     title.text({16, kLoadTitle - 6}, panel.title, "label", ab::Anchor::kStart);
     place(kLoadTitle, title.take());
-    place(kLoadPanel, load_panel(panel, seconds, last));
+    place(panel_height(highest), load_panel(panel, seconds, highest, last));
     if (!last) y -= kLoadFoot;
   }
   return standing_alone(r, y, drawing);
