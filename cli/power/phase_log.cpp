@@ -202,18 +202,18 @@ PhaseLog parse_timeline(std::string_view text, const std::string& path, std::int
   return log;
 }
 
-std::vector<PhaseLog> joined(Segments segments) {
+std::vector<PhaseLog> joined(const Segments& segments) {
   std::map<int, PhaseLog> logs;
   double end = 0;  // of all segments so far
-  for (auto& [slot, ranks] : segments) {
+  for (const auto& [slot, ranks] : segments) {
     double begin = kLongestRun_s;
     for (const auto& [rank, segment] : ranks)
       if (!segment.phases.empty()) begin = std::min(begin, segment.begin_s());
     const double shift = std::max(0.0, end - begin);
-    for (auto& [rank, segment] : ranks) {
+    for (const auto& [rank, segment] : ranks) {
       PhaseLog& log = logs.try_emplace(rank, PhaseLog{segment.source, {}, {}}).first->second;
       log.notes.insert(log.notes.end(), segment.notes.begin(), segment.notes.end());
-      for (Phase& phase : segment.phases) {
+      for (Phase phase : segment.phases) {
         phase.begin_s += shift, phase.end_s += shift;
         if (!log.phases.empty() && phase.begin_s > log.phases.back().end_s)
           log.phases.push_back({log.phases.back().end_s, phase.begin_s, trace_phases()[kIdle]});

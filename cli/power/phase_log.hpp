@@ -54,7 +54,7 @@ using Segments = std::map<std::int64_t, std::map<int, PhaseLog>>;
 
 /// One log per rank. The clock of a resumed run starts anew, so a segment begins where the last rank of the
 /// one before ended; a rank that has not come so far is idle until then.
-std::vector<PhaseLog> joined(Segments segments);
+std::vector<PhaseLog> joined(const Segments& segments);
 
 /// Throws Error(kConfig) unless there is a time that all logs share.
 void require_overlap(const std::vector<PhaseLog>& logs);

@@ -98,7 +98,7 @@ TEST(PhaseLog, ASegmentEndsWhereTheResumedOneBegins) {
   segments[0][1] = parse_timeline(file({span("communication", "wait", 1e6, 4e6, 1)}), "b.json", 2);
   segments[2][0] = parse_timeline(after, "a.slot2.json");
   segments[2][1] = parse_timeline(file({span("compute", "forward", 0.7e6, 1e6, 2)}), "b.slot2.json");
-  const std::vector<PhaseLog> logs = joined(std::move(segments));
+  const std::vector<PhaseLog> logs = joined(segments);
   ASSERT_EQ(logs.size(), 2u);
   // Rank 1 came to 5 s; there the clock of both goes on from its 0.5 s.
   EXPECT_THAT(shown(logs[0]),

@@ -229,7 +229,7 @@ std::vector<PhaseLog> logs_of_run(const std::string& folder) {
     for (const auto& [rank, path] : segment->second)
       segments[segment->first][rank] = parse_timeline(read_text(*files, path, kLargestFile), path, end);
   }
-  std::vector<PhaseLog> logs = joined(std::move(segments));
+  std::vector<PhaseLog> logs = joined(segments);
   std::erase_if(logs, [](const PhaseLog& log) { return log.phases.empty(); });
   if (logs.empty())
     fail_config(fmt::format(

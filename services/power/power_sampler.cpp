@@ -16,7 +16,7 @@ namespace tenon::train {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kFlushBytes = 64 * 1024;
+constexpr std::size_t kFlushBytes = std::size_t{1} << 16;
 constexpr double kFlushSeconds = 1;
 
 /// The readings of a source as rows of equal steps.

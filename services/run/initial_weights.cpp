@@ -159,7 +159,9 @@ LoadedWeights load_initial_weights(const config::InitSettings& init, ParameterSe
   require_same(init, out.from, missing, extra, differing);
 
   std::vector<std::byte> staging;
-  for (const auto& [info, tensor] : found) {
+  for (const auto& entry : found) {
+    const ParameterInfo* const info = entry.first;
+    const std::string& tensor = entry.second;
     if (RowTable* table = live.table(info->index)) {
       graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
         reader.read_slice(tensor, Shape{ids.front(), 0}, rows);
