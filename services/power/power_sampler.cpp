@@ -97,9 +97,10 @@ struct PowerSampler::Shared {
   /// A reading taken at `at_s` after the beginning.
   void take(double value, double at_s) {
     const auto row = std::max(next, static_cast<std::int64_t>(at_s * spec.rate_hz));
-    if (!std::isnan(value) && (!std::isfinite(value) || value < 0)) {
-      return give_up(fmt::format("it gave {:g} {}; expected a finite number that is not negative", value,
-                                 power_unit_name(readings.info->unit)));
+    const bool share = readings.info->unit == PowerUnit::kShare;
+    if (!std::isnan(value) && (!std::isfinite(value) || value < 0 || (share && value > 1))) {
+      return give_up(fmt::format("it gave {:g} {}; expected a finite number that is not negative{}", value,
+                                 power_unit_name(readings.info->unit), share ? " and at most 1" : ""));
     }
     for (; next < row; ++next) write(last, true);
     const bool fresh = !std::isnan(value);

@@ -51,7 +51,8 @@ class Sensor final : public Power, public PowerSource {
   PowerSourceInfo open(int) override {
     if (breaks_ == "open") fail_run("no sensor in this machine");
     reader = std::this_thread::get_id();
-    return {"a sensor of this test", PowerOrigin::kMeasured, PowerUnit::kWatts, 10};
+    const PowerUnit unit = breaks_ == "percent" ? PowerUnit::kShare : PowerUnit::kWatts;
+    return {"a sensor of this test", PowerOrigin::kMeasured, unit, 10};
   }
   double read(double) override {
     ++reads_;
@@ -181,6 +182,7 @@ TEST_F(RunPower, P8ASourceThatBreaksEndsAloneAndIsNamed) {
                {"nan", "it gave no reading"},
                {"negative", "it gave -3 watts; expected a finite number that is not negative"},
                {"infinite", "it gave inf watts"},
+               {"percent", "it gave 5 share; expected a finite number that is not negative and at most 1"},
                {"joules", "plugin rehearsal.power (power.sensor, rank 0"}};
   for (const auto& c : cases) {
     const RunResult result =
