@@ -97,10 +97,11 @@ const KeysByTable kExperimentKeys = {
 const std::set<std::string> kSizeKeys = {
     "steps", "seeds", "set", "minutes", "machine", "samples", "measured_samples", "points", "simulate"};
 const KeysByTable kStudyKeys = {
-    {"", {"title",  "paper",         "question", "base",        "metric",    "baseline", "reference",
-          "figure", "figure_metric", "curves",   "shares",      "decisions", "alpha",    "margin",
-          "notes",  "size",          "arm",      "paper_value", "time_to",   "scaling",  "slabs",
-          "map",    "simulate",      "evaluate", "agree",       "recovery",  "sites",    "run_sites"}},
+    {"",
+     {"title",         "paper",       "question", "base",      "metric", "baseline", "reference", "figure",
+      "figure_metric", "curves",      "shares",   "decisions", "alpha",  "margin",   "notes",     "size",
+      "arm",           "paper_value", "time_to",  "scaling",   "slabs",  "map",      "simulate",  "evaluate",
+      "agree",         "recovery",    "sites",    "run_sites", "filler"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
@@ -118,6 +119,7 @@ const KeysByTable kStudyKeys = {
     {"[[sites.arm]]", {"arm", "step_jitter", "closed_form", "limits", "expected"}},
     {"[run_sites]", {"site", "set", "compute_s", "exchange_s", "first", "tolerance", "arm"}},
     {"[[run_sites.arm]]", {"arm", "slots", "closed_form"}},
+    {"[filler]", {"site", "set", "policy", "period_s", "delays_s"}},
     {"[recovery]", {"draws", "full", "pair", "line"}},
     {"[[recovery.pair]]", {"arm", "minus", "title"}},
     {"[[recovery.line]]", {"title", "arms"}},
