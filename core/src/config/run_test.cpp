@@ -99,7 +99,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "inspect "
        "optimizer.adapt)"},
       {{"optimiser.lr=1"},
-       "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, device, "
+       "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, init, "
+       "device, "
        "parallel, "
        "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, "
        "fault, "
