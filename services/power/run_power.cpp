@@ -82,8 +82,10 @@ bool RunPower::drive(Call&& body) {
       rethrow_noted_call();
     }
   } catch (const std::exception& error) {
+    const auto* const named = dynamic_cast<const Error*>(&error);
+    actuator_->misconfigured = named != nullptr && named->kind() == ErrorKind::kConfig;
     actuator_->ended = error.what();
-    say("actuator", error.what());
+    if (!actuator_->misconfigured) say("actuator", error.what());
     return false;
   }
   return true;
@@ -115,6 +117,7 @@ void RunPower::begin(TimeAccount& account, const std::string& folder, std::int64
     actuator_->component.guarded(*actuator_->role)
         ->start({local_rank, world_.threads_per_rank(), parts_.device.get(), &host_});
   });
+  if (actuator_ && actuator_->misconfigured) fail_config(actuator_->ended);
   const bool hears =
       (source_ != nullptr && source_->phases != nullptr) || (actuator_ && actuator_->phases != nullptr);
   if (hears) account.listen(*this);

@@ -25,7 +25,8 @@ class RunPower final : public PhaseObserver {
   ~RunPower() override;
 
   /// Before the first slot: power.rank<r>.csv, of a later segment power.rank<r>.slot<n>.csv, begins in the
-  /// folder, and the actuator starts.
+  /// folder, and the actuator starts. Throws
+  /// Error(kConfig) where its options cannot serve the run.
   void begin(TimeAccount& account, const std::string& folder, std::int64_t first_slot);
   /// After the last slot, or when the run fails: both end, and the record is written.
   void end() noexcept;
@@ -40,6 +41,7 @@ class RunPower final : public PhaseObserver {
     PowerActuator* role = nullptr;
     PhaseObserver* phases = nullptr;
     std::string ended = {};  ///< why it was given up
+    bool misconfigured = false;
   };
 
   void make_source(const config::CheckedComponent& checked);

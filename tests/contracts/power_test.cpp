@@ -89,6 +89,7 @@ class Drawer final : public Power, public PowerActuator, public PhaseObserver {
     trainer = std::this_thread::get_id();
     heard_by_actuator.clear();
     if (breaks_ == "start") throw std::runtime_error("no thread to spare");
+    if (breaks_ == "options") fail_config("'breaks' cannot serve this run");
     if (place.device == nullptr || place.host == nullptr || place.threads != 1)
       throw std::logic_error("place");
   }
@@ -241,6 +242,14 @@ TEST_F(RunPower, P8AnActuatorThatBreaksEndsAloneAndIsNamed) {
       EXPECT_EQ(heard_by_actuator.size(), 9U);
     }
   }
+}
+
+TEST_F(RunPower, OptionsThatCannotServeTheRunEndIt) {
+  const RunResult result = try_train(plugin, "[power.actuator]\ntype = 'drawer'\nbreaks = 'options'\n", {},
+                                     folder_, "options", false);
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_THAT(result.error, HasSubstr("'breaks' cannot serve this run"));
 }
 
 TEST_F(RunPower, AWorkingSourceIsReadBesideTheTrainingAndRecorded) {
