@@ -65,13 +65,6 @@ void set_intervals(Basin& basin, const std::vector<std::size_t>& half, double al
   }
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
-}
-
 /// A seed moves all trials of an arm alike; what is left after that is what a comparison of trials feels.
 /// Medians over trials, because a setting near a cliff spreads more than all others together.
 double noise_between_trials(const Basin& basin, const std::vector<std::size_t>& half) {

@@ -2,6 +2,7 @@
 #include "reproduce/filler.hpp"
 
 #include "ab/format.hpp"
+#include "ab/statistics.hpp"
 #include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
@@ -116,10 +117,9 @@ std::string pair_spread_text(const std::vector<double>& values, int digits) {
 
 }  // namespace
 
-PairSpread pair_spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return {values.front(), 0.5 * (values[(n - 1) / 2] + values[n / 2]), values.back()};
+PairSpread pair_spread(const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {*low, ab::median(values), *high};
 }
 
 Outcome FillerStudy::run(const StudyFile& study, const Size& size, const Request& request,
@@ -185,7 +185,7 @@ std::string FillerStudy::tables(const StudyResult& r) const {
       std::vector<double> values;
       for (const FilledRun& run : arm.runs)
         if (const double value = fact_of(run, name); std::isfinite(value)) values.push_back(scale * value);
-      return values.empty() ? kNoValue : ab::fixed(pair_spread(values).median, digits);
+      return values.empty() ? kNoValue : ab::fixed(ab::median(values), digits);
     };
     std::vector<double> slots = values_of(arm, &FilledRun::slot_s), shares;
     for (double& slot : slots) slot *= 1e3;
@@ -202,8 +202,8 @@ std::string FillerStudy::tables(const StudyResult& r) const {
                  pair_spread_text(values_of(arm, &FilledRun::mean), 3),
                  pair_spread_text(values_of(arm, &FilledRun::lowest), 3),
                  pair_spread_text(values_of(arm, &FilledRun::highest), 3), facts("fills", 1, 0),
-                 shares.empty() ? kNoValue : ab::fixed(pair_spread(shares).median, 1),
-                 facts("block_p99_s", 1e6, 0), facts("drain_cpu_p99_s", 1e6, 0)});
+                 shares.empty() ? kNoValue : ab::fixed(ab::median(shares), 1), facts("block_p99_s", 1e6, 0),
+                 facts("drain_cpu_p99_s", 1e6, 0)});
   }
   return "### How late a filler may start, modelled\n\n" + late +
          "\nBand share: energy in the critical band over that without a filler. The delay is from the "

@@ -69,6 +69,6 @@ struct FillerResult : KindNumbers {
 struct PairSpread {
   double low = 0, median = 0, high = 0;
 };
-PairSpread pair_spread(std::vector<double> values);
+PairSpread pair_spread(const std::vector<double>& values);
 
 }  // namespace tenon::reproduce
