@@ -112,10 +112,7 @@ struct PowerSampler::Shared {
 
   void write(double value, bool held) {
     if (std::isnan(value)) return;
-    if (readings.rows == 0) {
-      readings.first_s = static_cast<double>(next) / spec.rate_hz;
-      readings.lowest = readings.highest = value;
-    }
+    if (readings.rows == 0) readings.lowest = readings.highest = value;
     ++readings.rows;
     readings.held += held ? 1 : 0;
     readings.sum += value;

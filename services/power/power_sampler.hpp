@@ -40,7 +40,7 @@ struct PowerReadings {
   std::int64_t rows = 0;     ///< of the file, in steps of 1 / rate_hz
   std::int64_t held = 0;     ///< of them, that repeat the one before: no reading came in time
   std::int64_t changes = 0;  ///< readings that differ from the one before
-  double first_s = 0, sum = 0, lowest = 0, highest = 0;
+  double sum = 0, lowest = 0, highest = 0;
   double counted_j = 0;  ///< by the hardware's counter; NaN where there is none
 
   double mean() const { return sum / static_cast<double>(rows); }

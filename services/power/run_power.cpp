@@ -21,7 +21,7 @@ namespace {
 
 RunPower::RunPower(World& world, int rank, Parts& parts, RankHost& host)
     : world_(world), rank_(rank), parts_(parts), host_(host) {
-  for (const config::CheckedComponent& checked : parts.checked) {
+  for (config::CheckedComponent& checked : parts.checked) {
     if (checked.kind != Power::kKind) continue;
     if (world.clock->simulated())
       refuse(
@@ -58,12 +58,11 @@ void RunPower::make_source(const config::CheckedComponent& checked) {
   if (wanted) source_ = std::move(made);
 }
 
-void RunPower::make_actuator(const config::CheckedComponent& checked) {
-  actuator_options_ = std::make_unique<config::CheckedComponent>(checked.copy());
-  ResolvedOptions& options = *actuator_options_->options;
+/// Its options stay with those of the rank's other parts.
+void RunPower::make_actuator(config::CheckedComponent& checked) {
+  ResolvedOptions& options = *checked.options;
   world_.registry.create_inner(options, host_);
   Actuator made{{&options, world_.registry.create<Power>(checked.type, options, host_), nullptr, host_}};
-  static_cast<void>(actuator_options_->options.release());  // the part ends them
   made.role = made.component.offered<PowerActuator>();
   made.phases = made.component.offered<PhaseObserver>();
   if (made.role == nullptr)
@@ -148,7 +147,7 @@ void RunPower::on_phase(Phase phase, double at_s) {
     guard(source_names_, [&] { source_->phases->on_phase(phase, at_s); });
   } catch (const std::exception& error) {
     source_->phases = nullptr;
-    say("source's ear for phases", error.what());
+    say("source's listener for phases", error.what());
   }
 }
 

@@ -45,7 +45,7 @@ class RunPower final : public PhaseObserver {
   };
 
   void make_source(const config::CheckedComponent& checked);
-  void make_actuator(const config::CheckedComponent& checked);
+  void make_actuator(config::CheckedComponent& checked);
   template <typename Call>
   bool drive(Call&& body);
   void say(std::string_view what, std::string_view why);
@@ -61,7 +61,6 @@ class RunPower final : public PhaseObserver {
   GuardContext source_names_;
   std::unique_ptr<PowerSampler> sampler_;
   std::optional<PowerReadings> readings_;
-  std::unique_ptr<config::CheckedComponent> actuator_options_;
   std::optional<Actuator> actuator_;
 };
 
