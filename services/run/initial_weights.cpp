@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kMostListed = 40;
 
-/// The newest by timeline, then by slot: what a resume of that run would go on from if it is intact.
+/// By timeline, then by slot. A damaged one is refused as it is read, and no older one takes its place.
 std::int64_t newest_generation(const CheckpointStore& store) {
   std::pair<std::int64_t, std::int64_t> newest{-1, -1};
   for (const std::int64_t step : store.generations())
@@ -170,15 +170,7 @@ LoadedWeights load_initial_weights(const config::InitSettings& init, ParameterSe
       continue;
     }
     const TensorView target = live.tensor(info->index);
-    if (target.empty()) continue;
-    TensorView host_part = target;
-    if (target.space != MemorySpace::kHost) {
-      staging.resize(target.bytes());
-      host_part.space = MemorySpace::kHost;
-      host_part.data = staging.data();
-    }
-    reader.read_slice(tensor, info->offset, host_part);
-    if (target.space != MemorySpace::kHost) device.copy(host_part, target);
+    if (!target.empty()) read_slice(reader, tensor, info->offset, target, device, staging);
   }
   live.touch(-1);
   out.loaded = static_cast<std::int64_t>(found.size());

@@ -68,13 +68,7 @@ class ReaderSource final : public StateSource {
                       "optimizer or sync strategy",
                       reader_.step(), name));
     }
-    if (out.space == MemorySpace::kHost) {
-      reader_.read_slice(name, offset, out);
-      return;
-    }
-    TensorView host = to_host(out, device_, memory_);
-    reader_.read_slice(name, offset, host);
-    device_.copy(host, out);
+    read_slice(reader_, name, offset, out, device_, memory_);
   }
 
  private:

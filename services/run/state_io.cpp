@@ -90,4 +90,15 @@ void StateRestorer::tensor(std::string_view name, TensorView value) {
   source_.tensor(path(name), value);
 }
 
+void read_slice(CheckpointReader& reader, std::string_view name, const Shape& offset, TensorView out,
+                Device& device, std::vector<std::byte>& staging) {
+  if (out.space == MemorySpace::kHost) return reader.read_slice(name, offset, out);
+  TensorView host = out;
+  host.space = MemorySpace::kHost;
+  staging.resize(out.bytes());
+  host.data = staging.data();
+  reader.read_slice(name, offset, host);
+  device.copy(host, out);
+}
+
 }  // namespace tenon::train

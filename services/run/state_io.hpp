@@ -2,8 +2,10 @@
 #pragma once
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/device.hpp>
 #include <tenon/state.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -66,6 +68,11 @@ class StateRestorer final : public StateVisitor {
   Missing missing_;
   std::vector<std::string> prefix_;
 };
+
+/// Reads elements [offset, offset + out.shape) of a stored tensor into memory of the device; `staging` serves
+/// where that is not the host's.
+void read_slice(CheckpointReader& reader, std::string_view name, const Shape& offset, TensorView out,
+                Device& device, std::vector<std::byte>& staging);
 
 /// Lets `reader` decode rows that a recovery policy stored in encodings of its own. codec() points to the
 /// policy's RowCodec, as a pointer or a guard, and outlives the reader.
