@@ -81,7 +81,7 @@ double call_ns(Call call) {
 }
 
 /// Hears phases, as an actuator does.
-class Ear final : public PhaseObserver {
+class Listener final : public PhaseObserver {
  public:
   void on_phase(Phase phase, double) override { heard_.store(phase, std::memory_order_relaxed); }
 
@@ -117,8 +117,8 @@ int measure(const Settings& settings) {
                   {"one more plugin on the search path", 1, "ms", {}},
                   {"loading one more plugin", 1, "ms", {}},
                   {"guarded call over a virtual call", 20, "ns", {}},
-                  {"a change of phase, nobody listens", 100, "ns", {}},
-                  {"a change of phase that is heard", 200, "ns", {}}};
+                  {"a change of phase, no listener", 100, "ns", {}},
+                  {"a change of phase, one listener", 200, "ns", {}}};
   for (int round = 0; round < settings.rounds; ++round) {
     lines[0].values.push_back(program_ms({program, "inspect", plugin.string(), "--no-load"}));
     lines[1].values.push_back(program_ms({program, "inspect", plugin.string()}));
@@ -146,8 +146,8 @@ int measure(const Settings& settings) {
       return static_cast<double>(account.enter(i % 2 == 0 ? Phase::kForward : Phase::kBackward));
     };
     lines[5].values.push_back(call_ns(change));
-    Ear ear;
-    account.listen(ear);
+    Listener listener;
+    account.listen(listener);
     lines[6].values.push_back(call_ns(change));
   }
   fs::remove_all(scratch);

@@ -61,7 +61,7 @@ constexpr OptionSpec kInit[] = {
     integer("step", nullptr)
         .at_least(0)
         .in_unit("slots")
-        .doc_text("which of its checkpoints; the newest that is intact unless given"),
+        .doc_text("which of its checkpoints; the newest unless given"),
     texts("rename", "[]")
         .doc_text(
             "\"THERE=HERE\": parameters that have another name there; one * on each side stands for the "

@@ -40,7 +40,7 @@ struct RunSettings {
 /// [init]: the weights that a run begins with, from another run.
 struct InitSettings {
   std::string from;                  ///< a run, or an attempt of one; absolute
-  std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest that is intact
+  std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest
   std::vector<std::string> rename;   ///< "THERE=HERE", each with at most one '*'
   bool draw_missing = false, drop_extra = false;
   Origin origin;

@@ -128,7 +128,7 @@ class Actuator final : public PowerActuator, public PhaseObserver {
   void follow(Worker& self, std::uint32_t word, const Ramp& ramp);
 
   Settings settings_;
-  // Of the training thread.
+  // Used by the training thread alone.
   bool running_ = false, filling_ = false;
   std::int64_t fill_began_ns_ = 0, wanted_ns_ = 0, fills_ = 0;
   PowerPlace place_;
