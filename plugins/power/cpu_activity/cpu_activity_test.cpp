@@ -23,13 +23,7 @@ const Clocks kTestClocks{[] { return wall_now; }, [] { return processor_now; }};
 /// The text of the Error(kRun) that `body` throws.
 template <typename Body>
 std::string refusal_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kRun) << error.what();
-    return error.what();
-  }
-  return "accepted";
+  return testing::error_of(body, ErrorKind::kRun);
 }
 
 class CpuActivityOfAFile : public testing::FolderTest {

@@ -25,13 +25,7 @@ double clock_now = 0;
 /// The text of the Error(kRun) that `body` throws.
 template <typename Body>
 std::string reason_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kRun) << error.what();
-    return error.what();
-  }
-  return "accepted";
+  return testing::error_of(body, ErrorKind::kRun);
 }
 
 class RaplZones : public testing::FolderTest {

@@ -32,13 +32,13 @@ class FolderTest : public ::testing::Test {
   std::string folder_;
 };
 
-/// Returns the message of the configuration error that `body` throws, or "no error".
+/// Returns the message of the error of this kind that `body` throws, or "no error".
 template <typename Body>
-std::string error_of(Body body) {
+std::string error_of(Body body, ErrorKind kind = ErrorKind::kConfig) {
   try {
     body();
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+    EXPECT_EQ(error.kind(), kind) << error.what();
     return error.what();
   }
   return "no error";
