@@ -303,7 +303,8 @@ TEST(TuneChoice, SpreadBesideACliffIsNoReasonToLeaveTheBestSetting) {
                                                    {2.3389, 2.3226}, {2.6494, 2.3719}, {29.892, 34.372}};
   TuneRule rule = rule_of({range_key("lr", 1e-4, 31.62)}, values.size());
   rule.seeds = {101, 102};
-  Basin basin{"any"};
+  Basin basin;
+  basin.arm = "any";
   for (const std::vector<double>& position : tune_points(rule))
     basin.trials.push_back({position, values[basin.trials.size()]});
   choose(basin, rule, true, 0.05);
