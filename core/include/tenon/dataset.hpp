@@ -42,6 +42,9 @@ struct DataInfo {
   std::int64_t train_samples = 0;  ///< per epoch
   std::int64_t val_samples = 0;
   std::int64_t tokens_per_sample = 1;  ///< what `tokens` counts; 1 for data without tokens
+  /// Bytes of text per target, mean over the validation split, by which a loss is given per byte; 0 = not
+  /// text.
+  double bytes_per_target = 0;
 };
 
 /// Samples [first, first + count) of the global order of a split. The core derives `first` from the slot,

@@ -62,6 +62,8 @@ struct ExecutorSpec {
   bool training = true;
   bool input_gradients = false;  ///< compute gradients of floating-point data fields too (tests)
   bool keep_values = false;  ///< never reuse the memory of outputs, so that value() sees all of them (tests)
+  /// Outputs ("node" or "node:1") that value() sees after forward; the memory of all others is reused.
+  std::vector<std::string> keep = {};
 };
 
 struct RunSpec {
@@ -102,6 +104,11 @@ class Executor {
   const std::vector<ParameterInfo>& parameters() const;
   /// Buffers to fill before forward, one per data field.
   std::span<const TensorView> inputs();
+  /// From now on the weights of forward are sets with the parameters of `set`, in its order: those of another
+  /// graph, of which this one may use some. Nothing is copied, so two graphs may run on one set in turns.
+  /// Only for a graph that was built without training. Throws Error(kConfig) that lists every parameter that
+  /// is not in `set` or differs in shape, shard or dtype.
+  void bind(const ParameterSet& set);
   void forward(ParameterSet& weights, const RunSpec& run);
   /// Calls `probe` from the next forward on; an empty function ends it.
   void probe_outputs(OutputProbe probe);
@@ -121,7 +128,8 @@ class Executor {
   void publish(ParameterSet& weights);
   /// Gradient of a data field after backward (input_gradients). Empty when absent.
   TensorView input_gradient(std::string_view field);
-  /// Output "node" or "node:1" after forward; meaningful for losses, or for every node with keep_values.
+  /// Output "node" or "node:1" after forward; meaningful for losses, outputs of ExecutorSpec::keep, or for
+  /// every node with keep_values.
   /// Empty when absent.
   TensorView value(std::string_view name);
   /// Row gradients of the last backward.

@@ -28,6 +28,9 @@ enum class Initializer : std::uint8_t {
   kUniform,
   kConstant,
   kUniformFromZero,  ///< in [0, init_scale)
+  kLogOfUniform,     ///< log u, where u is uniform in [init_low, init_scale)
+  /// x with softplus(x) = u, where log u is uniform in [log init_low, log init_scale).
+  kInverseSoftplusLogUniform,
 };
 
 /// Declaration of a parameter. Shapes are global; placement says which shard this rank holds.
@@ -42,6 +45,7 @@ struct ParameterSpec {
   bool decay = true;  ///< weight decay applies
   Initializer init = Initializer::kNormal;
   double init_scale = 0.02;  ///< std of normal, half-width or end of uniform, or the constant
+  double init_low = 0;       ///< begin of the two logarithmic ones, above 0 and at most init_scale
 };
 
 /// Whether the parameter is sharded along `axis` (kReplicaAxis: over the replicas).

@@ -28,5 +28,11 @@ std::uint64_t random_below(RandomKey key, std::uint64_t step, std::uint64_t inde
                            std::uint64_t bound) noexcept;
 /// Standard normal (Box-Muller on the draw's own words).
 double random_normal(RandomKey key, std::uint64_t step, std::uint64_t index) noexcept;
+/// ln u of a u that is uniform in [low, high). 0 < low <= high.
+double random_log_of_uniform(RandomKey key, std::uint64_t step, std::uint64_t index, double low,
+                             double high) noexcept;
+/// x with softplus(x) = u, where ln u is uniform in [ln low, ln high). 0 < low <= high.
+double random_inverse_softplus(RandomKey key, std::uint64_t step, std::uint64_t index, double low,
+                               double high) noexcept;
 
 TENON_ABI_END

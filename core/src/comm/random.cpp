@@ -28,7 +28,7 @@ std::uint64_t joined(std::uint32_t hi, std::uint32_t lo) noexcept {
   return (std::uint64_t{hi} << 32) | lo;
 }
 
-// ln x for x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)).
+// ln x for x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)).
 double portable_log(double x) noexcept {
   constexpr double kLn2 = 0.69314718055994530942;
   constexpr double kSqrtHalf = 0.70710678118654752440;
@@ -43,6 +43,21 @@ double portable_log(double x) noexcept {
   double sum = 0;
   for (int k = 23; k >= 3; k -= 2) sum = (sum + 1.0 / k) * s2;
   return exponent * kLn2 + (2 * s * sum + 2 * s);
+}
+
+// e^x - 1 for |x| <= 1, by Taylor series (truncation below 1e-17).
+double small_expm1(double x) noexcept {
+  double sum = 1;
+  for (int k = 19; k >= 2; --k) sum = 1 + sum * x / k;
+  return x * sum;
+}
+
+// e^x = 2^n e^r with |r| <= ln(2) / 2; ln 2 in two parts, so that n times the first is exact.
+double portable_exp(double x) noexcept {
+  constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  const double n = std::floor(x * 1.44269504088896340736 + 0.5);
+  const double r = (x - n * kLn2High) - n * kLn2Low;
+  return std::ldexp(1 + small_expm1(r), static_cast<int>(n));
 }
 
 // cos(pi/2 f) and sin(pi/2 f) for f in [0, 1/2], by Taylor series (truncation below 1e-17).
@@ -127,6 +142,20 @@ double random_normal(RandomKey key, std::uint64_t step, std::uint64_t index) noe
   const double u1 = static_cast<double>((joined(words[0], words[1]) >> 11) + 1) * 0x1p-53;
   const double u2 = static_cast<double>(joined(words[2], words[3]) >> 11) * 0x1p-53;
   return std::sqrt(-2 * portable_log(u1)) * portable_cos_turn(u2);
+}
+
+double random_log_of_uniform(RandomKey key, std::uint64_t step, std::uint64_t index, double low,
+                             double high) noexcept {
+  return portable_log(low + (high - low) * random_uniform(key, step, index));
+}
+
+// ln(e^u - 1); beyond 40 the 1 is below the last bit.
+double random_inverse_softplus(RandomKey key, std::uint64_t step, std::uint64_t index, double low,
+                               double high) noexcept {
+  const double first = portable_log(low), last = portable_log(high);
+  const double u = portable_exp(first + (last - first) * random_uniform(key, step, index));
+  if (u > 40) return u;
+  return portable_log(u <= 1 ? small_expm1(u) : portable_exp(u) - 1);
 }
 
 TENON_ABI_END

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -72,6 +73,20 @@ TEST(Random, NormalAgreesWithTheFormulaInLibm) {
     const double u2 = static_cast<double>(wide(w[3], w[2]) >> 11) * 0x1p-53;
     const double expected = std::sqrt(-2 * std::log(u1)) * std::cos(2 * M_PI * u2);
     ASSERT_NEAR(random_normal(key, 3, i), expected, 5e-15) << i;
+  }
+}
+
+TEST(Random, LogarithmicDrawsAgreeWithTheFormulasInLibm) {
+  const RandomKey key = random_key(7, "logarithms");
+  for (const auto& [low, high] : {std::pair{1.0, 16.0}, {1e-3, 0.1}, {1e-4, 90.0}, {0.25, 0.25}}) {
+    for (std::uint64_t i = 0; i < 5000; ++i) {
+      const double f = random_uniform(key, 0, i);
+      ASSERT_NEAR(random_log_of_uniform(key, 0, i, low, high), std::log(low + (high - low) * f), 1e-14) << i;
+      const double u = std::exp(std::log(low) + (std::log(high) - std::log(low)) * f);
+      const double x = random_inverse_softplus(key, 0, i, low, high);
+      ASSERT_NEAR(x, std::log(std::expm1(u)), 1e-13) << u;
+      ASSERT_NEAR(std::log1p(std::exp(x)), u, 1e-12) << "softplus of the draw";
+    }
   }
 }
 

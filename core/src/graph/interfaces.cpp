@@ -20,6 +20,8 @@
 #include <tenon/power.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/simulator.hpp>
+#include <tenon/stored_model.hpp>
+#include <tenon/transform.hpp>
 
 #include <limits>
 
@@ -31,6 +33,10 @@ ValueSpec placed(InferContext& context, const Layout& layout) {
 
 ParameterSet::~ParameterSet() = default;
 RowTable::~RowTable() = default;
+StoredModel::~StoredModel() = default;
+StoredModels::~StoredModels() = default;
+TensorWriter::~TensorWriter() = default;
+Transform::~Transform() = default;
 RowLookupHandler::~RowLookupHandler() = default;
 RowService::~RowService() = default;
 OperandCounter::~OperandCounter() = default;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -263,8 +264,22 @@ double initial_value(const ParameterSpec& spec, RandomKey key, std::uint64_t ele
       return spec.init_scale * (2 * random_uniform(key, 0, element) - 1);
     case Initializer::kUniformFromZero:
       return spec.init_scale * random_uniform(key, 0, element);
+    case Initializer::kLogOfUniform:
+      return random_log_of_uniform(key, 0, element, spec.init_low, spec.init_scale);
+    case Initializer::kInverseSoftplusLogUniform:
+      return random_inverse_softplus(key, 0, element, spec.init_low, spec.init_scale);
   }
   return 0;
+}
+
+/// A declaration whose logarithm does not exist would fill the weights with NaN.
+void require_range(const ParameterSpec& spec) {
+  if (spec.init != Initializer::kLogOfUniform && spec.init != Initializer::kInverseSoftplusLogUniform) return;
+  if (spec.init_low > 0 && spec.init_low <= spec.init_scale && std::isfinite(spec.init_scale)) return;
+  fail_config(
+      fmt::format("parameter '{}': initial values from {} to {}; a range of logarithms begins above 0 and "
+                  "ends at its begin or later",
+                  spec.name, spec.init_low, spec.init_scale));
 }
 
 /// Fills this rank's shard; a complex number is two reals with an index of their own.
@@ -293,6 +308,7 @@ void fill(const ParameterInfo& info, RandomKey key, Real* out) {
 }
 
 void fill_host(const ParameterInfo& info, RandomKey key, TensorView out) {
+  require_range(info.spec);
   switch (out.dtype) {
     case DType::kF32:
     case DType::kC64:

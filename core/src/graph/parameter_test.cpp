@@ -5,11 +5,13 @@
 #include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/executor.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/random.hpp>
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -23,6 +25,45 @@ ParameterSpec dense(const std::string& name, Shape shape, bool trainable) {
   spec.shape = shape;
   spec.trainable = trainable;
   return spec;
+}
+
+std::vector<float> drawn(const ParameterSpec& spec) {
+  const std::vector<ParameterInfo> laid = lay_out({{spec, 1, 0}}, {});
+  std::vector<float> values(static_cast<std::size_t>(spec.shape.elements()));
+  std::vector<std::int64_t> rows(values.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  TensorView view;
+  view.data = values.data(), view.dtype = DType::kF32, view.shape = spec.shape;
+  initial_rows(laid.at(0), 3, rows, view);
+  return values;
+}
+
+TEST(InitialValues, LogarithmicOnesLieInTheirRange) {
+  ParameterSpec spec = dense("A_log", {512}, true);
+  spec.init = Initializer::kLogOfUniform, spec.init_low = 1, spec.init_scale = 16;
+  double sum = 0;
+  for (const float x : drawn(spec)) {
+    EXPECT_GE(std::exp(x), 1 - 1e-6);
+    EXPECT_LE(std::exp(x), 16 * (1 + 1e-6));
+    sum += std::exp(x);
+  }
+  EXPECT_NEAR(sum / 512, 8.5, 4 * 15 / std::sqrt(12 * 512.0));  // uniform before the logarithm
+
+  spec.init = Initializer::kInverseSoftplusLogUniform, spec.init_low = 1e-3, spec.init_scale = 0.1;
+  int below = 0;  // the geometric middle of the range
+  for (const float x : drawn(spec)) {
+    const double u = std::log1p(std::exp(x));
+    EXPECT_GE(u, 1e-3 * (1 - 1e-5));
+    EXPECT_LE(u, 0.1 * (1 + 1e-5));
+    below += u < 0.01;
+  }
+  EXPECT_NEAR(below, 256, 4 * std::sqrt(512.0) / 2);
+}
+
+TEST(InitialValues, LogarithmicOnesRefuseARangeThatBeginsAtZero) {
+  ParameterSpec spec = dense("A_log", {4}, true);
+  spec.init = Initializer::kLogOfUniform, spec.init_scale = 16;
+  EXPECT_THROW(drawn(spec), Error);
 }
 
 TEST(ParameterLayout, FollowsBackwardFinishOrderAndAligns) {
