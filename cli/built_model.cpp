@@ -6,7 +6,7 @@
 #include "loop/graph_edits.hpp"
 #include "loop/named_component.hpp"
 #include "loop/parts.hpp"
-#include "stored_run.hpp"
+#include "offline_host.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/runtime.hpp>

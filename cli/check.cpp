@@ -4,7 +4,7 @@
 #include "base/json_writer.hpp"
 #include "config/run_schema.hpp"
 #include "report/runs.hpp"
-#include "stored_run.hpp"
+#include "offline_host.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>

@@ -58,15 +58,16 @@ int run_evaluate(const std::vector<std::string>& arguments) {
   std::optional<std::int64_t> step;
   if (parsed.values.count("step") > 0) step = parsed.values["step"].as<std::int64_t>();
 
-  StoredRun stored("evaluate", parsed.values["run"].as<std::vector<std::string>>()[0], sets);
-  CheckpointReader reader = stored.checkpoint(step);
-  TrainedGraph graph(stored, reader, 0, [](auto& model, const DataInfo& data) { return model->build(data); });
+  TrainedRun trained("evaluate", parsed.values["run"].as<std::vector<std::string>>()[0], sets);
+  const auto stored = trained.open(step);
+  TrainedGraph graph(trained, *stored, 0,
+                     [](auto& model, const DataInfo& data) { return model->build(data); });
   const std::vector<Measured> values = evaluate(graph, outputs);
   const std::int64_t samples = graph.data().info().val_samples;
-  write_outputs(stored.files(), outputs, samples);
+  write_outputs(trained.files(), outputs, samples);
 
   if (parsed.values.count("json") == 0) {
-    std::cout << fmt::format("step {} of {}, {} samples\n", reader.step(), stored.folder(), samples);
+    std::cout << fmt::format("step {} of {}, {} samples\n", stored->step(), trained.folder(), samples);
     for (const Measured& value : values)
       std::cout << fmt::format("val/{} {:.6g}\n", value.metric, value.value);
     for (const Output& output : outputs) std::cout << output.file << "\n";
@@ -74,8 +75,8 @@ int run_evaluate(const std::vector<std::string>& arguments) {
   }
   JsonWriter json;
   json.begin_object();
-  json.member("run", stored.folder());
-  json.member("step", reader.step());
+  json.member("run", trained.folder());
+  json.member("step", stored->step());
   json.member("samples", samples);
   json.begin_object("metrics");
   for (const Measured& value : values) json.member("val/" + value.metric, value.value);

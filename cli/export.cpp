@@ -1,7 +1,7 @@
 // tenon export: the weights of a run's checkpoint under the names that other programs use.
 #include "command_line.hpp"
 #include "export_weights.hpp"
-#include "stored_run.hpp"
+#include "trained_run.hpp"
 
 #include "base/json_writer.hpp"
 
@@ -25,7 +25,7 @@ std::optional<DType> asked_dtype(const po::variables_map& values) {
 }
 
 /// The export plan of the model's plugin; empty if the model offers none.
-ExportPlan plan_of(StoredRun& run) {
+ExportPlan plan_of(TrainedRun& run) {
   const train::NamedComponent<Model> model = run.make<Model>("model");
   auto* names = static_cast<ModelExport*>(model->query(ModelExport::kId));
   if (names == nullptr) return {};
@@ -37,7 +37,7 @@ ExportPlan plan_of(StoredRun& run) {
 
 /// Why nothing but weights can be written: a graph that [model] edits is not the one that the model's plugin
 /// describes to other programs. "" where it is that one.
-std::string edits_of(StoredRun& run) {
+std::string edits_of(TrainedRun& run) {
   std::vector<std::string> edits;
   for (const Member& member : run.checked().model_edits.table())
     edits.push_back("[[model." + member.key + "]]");
@@ -89,9 +89,9 @@ int run_export(const std::vector<std::string>& arguments) {
   const std::string out = parsed.values["out"].as<std::string>();
   const std::optional<DType> dtype = asked_dtype(parsed.values);
 
-  StoredRun stored("export", parsed.values["run"].as<std::vector<std::string>>()[0]);
-  ExportPlan plan = plan_of(stored);
-  const std::string edits = plan.files.empty() ? "" : edits_of(stored);
+  TrainedRun trained("export", parsed.values["run"].as<std::vector<std::string>>()[0]);
+  ExportPlan plan = plan_of(trained);
+  const std::string edits = plan.files.empty() ? "" : edits_of(trained);
   std::string left_out;
   if (!edits.empty()) {
     for (const ExportedFile& file : plan.files) left_out += (left_out.empty() ? "" : ", ") + file.name;
@@ -99,23 +99,22 @@ int run_export(const std::vector<std::string>& arguments) {
   }
   const std::string folder = parent_path(out);
   if (parsed.values.count("overwrite") == 0) {
-    refuse_existing(stored.files(), out);
-    for (const ExportedFile& file : plan.files) refuse_existing(stored.files(), folder + "/" + file.name);
+    refuse_existing(trained.files(), out);
+    for (const ExportedFile& file : plan.files) refuse_existing(trained.files(), folder + "/" + file.name);
   }
   std::optional<std::int64_t> step;
   if (parsed.values.count("step") > 0) step = parsed.values["step"].as<std::int64_t>();
-  CheckpointReader reader = stored.checkpoint(step);
-  const std::vector<train::StoredWeights> stored_weights = stored.weights(reader);
-  const ExportedWeights weights = read_weights(reader, stored_weights.front(), plan, dtype);
-  stored.files().make_directories(folder);
-  write_weights(stored.files(), out, weights);
+  const auto stored = trained.open(step);
+  const ExportedWeights weights = read_weights(stored->checkpoint(), stored->weights().front(), plan, dtype);
+  trained.files().make_directories(folder);
+  write_weights(trained.files(), out, weights);
   for (const ExportedFile& file : plan.files)
-    stored.files().write_text_atomically(folder + "/" + file.name, file.text);
+    trained.files().write_text_atomically(folder + "/" + file.name, file.text);
 
   if (parsed.values.count("json") == 0) {
     std::cout << fmt::format("{}: {} tensors, {} elements, step {} of {}{}, weights hash {}\n", out,
-                             weights.items.size(), weights.elements, reader.step(), stored.folder(),
-                             whose_text(stored_weights), weights.hash);
+                             weights.items.size(), weights.elements, stored->step(), trained.folder(),
+                             whose_text(stored->weights()), weights.hash);
     for (const ExportedFile& file : plan.files) std::cout << folder << "/" << file.name << "\n";
     if (!left_out.empty()) std::cout << fmt::format("without {}: {}\n", left_out, edits);
     return 0;
@@ -123,8 +122,8 @@ int run_export(const std::vector<std::string>& arguments) {
   JsonWriter json;
   json.begin_object();
   json.member("file", out);
-  json.member("run", stored.folder());
-  json.member("step", reader.step());
+  json.member("run", trained.folder());
+  json.member("step", stored->step());
   json.member("tensors", static_cast<std::int64_t>(weights.items.size()));
   json.member("elements", weights.elements);
   json.member("weights_hash", weights.hash);

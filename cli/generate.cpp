@@ -45,8 +45,8 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 /// The model in evaluation mode on stored weights.
 class Predictor {
  public:
-  Predictor(StoredRun& run, CheckpointReader& reader)
-      : graph_(run, reader, 1,
+  Predictor(TrainedRun& run, models::StoredRun& stored)
+      : graph_(run, stored, 1,
                [&](auto& model, const DataInfo& data) { return language_graph(run, model, data); }) {
     for (std::size_t i = 0; i < data().info().fields.size(); ++i) {
       if (data().info().fields[i].name == "tokens") tokens_ = graph_.executor().inputs()[i];
@@ -71,7 +71,7 @@ class Predictor {
   }
 
  private:
-  GraphSpec language_graph(StoredRun& run, train::NamedComponent<Model>& model, const DataInfo& data) {
+  GraphSpec language_graph(TrainedRun& run, train::NamedComponent<Model>& model, const DataInfo& data) {
     auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
     if (language == nullptr) {
       fail_config(
@@ -134,11 +134,11 @@ int run_generate(const std::vector<std::string>& arguments) {
                                  values["seed"].as<std::uint64_t>()};
   const Sampler sampler(settings);
 
-  StoredRun stored("generate", values["run"].as<std::vector<std::string>>()[0]);
+  TrainedRun trained("generate", values["run"].as<std::vector<std::string>>()[0]);
   std::optional<std::int64_t> step;
   if (values.count("step") > 0) step = values["step"].as<std::int64_t>();
-  CheckpointReader reader = stored.checkpoint(step);
-  Predictor predictor(stored, reader);
+  const auto stored = trained.open(step);
+  Predictor predictor(trained, *stored);
   const auto* codec = static_cast<TextCodec*>(predictor.data().query(TextCodec::kId));
   const auto& prompt = values["prompt"].as<std::string>();
   std::vector<std::int32_t> ids = prompt_ids(codec, prompt, predictor.vocabulary());
@@ -158,8 +158,8 @@ int run_generate(const std::vector<std::string>& arguments) {
   }
   JsonWriter out;
   out.begin_object();
-  out.member("run", stored.folder());
-  out.member("step", reader.step());
+  out.member("run", trained.folder());
+  out.member("step", stored->step());
   out.member("prompt", prompt);
   out.member("prompt_tokens", static_cast<std::int64_t>(given));
   out.member("tokens", wanted);

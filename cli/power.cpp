@@ -5,9 +5,9 @@
 #include "command_line.hpp"
 #include "power/figures.hpp"
 #include "power/report.hpp"
-#include "stored_run.hpp"
 
 #include "loop/named_component.hpp"
+#include "offline_host.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>

@@ -7,12 +7,12 @@
 #include "ab/format.hpp"
 #include "ab/svg.hpp"
 #include "quantize_input.hpp"
-#include "stored_run.hpp"
 
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
 #include "config/words.hpp"
 #include "loop/named_component.hpp"
+#include "offline_host.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

@@ -6,12 +6,12 @@
 #include "simulate/pool.hpp"
 #include "simulate/result_folder.hpp"
 #include "simulate/sample_writer.hpp"
-#include "stored_run.hpp"
 
 #include "base/elapsed.hpp"
 #include "base/json_writer.hpp"
 #include "base/signals.hpp"
 #include "loop/named_component.hpp"
+#include "offline_host.hpp"
 
 #include <tenon/error.hpp>
 

@@ -18,32 +18,6 @@
 #include <string>
 
 namespace tenon::cli {
-namespace {
-
-/// State that a rank saved under `prefix`.
-class CheckpointSource final : public train::StateSource {
- public:
-  CheckpointSource(CheckpointReader& reader, std::string prefix)
-      : reader_(reader), prefix_(std::move(prefix)) {}
-
-  bool holds(const train::StateCollector& kept) const {
-    const auto scalar = [&](const auto& entry) { return reader_.meta(prefix_ + entry.first) != nullptr; };
-    const auto tensor = [&](const auto& entry) {
-      const TensorSpec* const found = reader_.find(prefix_ + entry.first);
-      return found != nullptr && found->dtype == entry.second.dtype && found->shape == entry.second.shape;
-    };
-    return std::ranges::all_of(kept.scalars, scalar) && std::ranges::all_of(kept.tensors, tensor);
-  }
-  const std::string* scalar(const std::string& name) override { return reader_.meta(prefix_ + name); }
-  void tensor(const std::string& name, TensorView out) override { reader_.read(prefix_ + name, out); }
-
- private:
-  CheckpointReader& reader_;
-  std::string prefix_;
-};
-
-}  // namespace
-
 std::vector<double> real_values(const TensorView& view) {
   if (!has_real_values(view.dtype) || dtype_is_complex(view.dtype))
     fail_run("values of type " + std::string(dtype_name(view.dtype)) + " are no real numbers");
@@ -53,10 +27,9 @@ std::vector<double> real_values(const TensorView& view) {
   return result;
 }
 
-TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_t batch, const Build& build)
+TrainedGraph::TrainedGraph(TrainedRun& run, models::StoredRun& stored, std::int64_t batch, const Build& build)
     : run_(run),
-      reader_(reader),
-      stored_(run.weights(reader)),
+      stored_(stored),
       model_(run.make<Model>("model")),
       data_(run.make<Dataset>("data")),
       device_(run.make<Device>("device")),
@@ -95,7 +68,7 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
 
 void TrainedGraph::use(int replica) {
   if (replica == used_) return;
-  const train::StoredWeights& from = stored_.at(replica);
+  const train::StoredWeights& from = stored_.weights().at(replica);
   for (const ParameterInfo& info : executor_->parameters()) load(from.tensor(info.spec.name), info);
   weights_->touch(-1);
   restore_sites(replica);
@@ -105,14 +78,14 @@ void TrainedGraph::use(int replica) {
 void TrainedGraph::load(const std::string& name, const ParameterInfo& info) {
   if (RowTable* table = weights_->table(info.index)) {
     graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-      reader_.read_slice(name, Shape{ids.front(), 0}, rows);
+      stored_.checkpoint().read_slice(name, Shape{ids.front(), 0}, rows);
       table->write(ids, rows);
     });
     return;
   }
   std::vector<std::byte> bytes(dtype_bytes(info.spec.dtype, info.spec.shape.elements()));
   const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
-  reader_.read(name, host);
+  stored_.checkpoint().read(name, host);
   device_->copy(host, weights_->tensor(info.index));
 }
 
@@ -129,8 +102,9 @@ void TrainedGraph::restore_sites(int replica) {
     executor_->state(visitor);
     visitor.leave();
   };
-  CheckpointSource source(reader_,
-                          fmt::format("rank{}/", replica * run_.checked().core.parallel.ranks_per_replica()));
+  train::CheckpointSource source(
+      stored_.checkpoint(), *device_,
+      fmt::format("rank{}/", replica * run_.checked().core.parallel.ranks_per_replica()));
   train::StateCollector kept;
   visit(kept);
   if (!source.holds(kept)) return;
@@ -202,9 +176,10 @@ std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs
 }
 
 std::map<std::string, double> evaluate_run(const std::string& run, const std::vector<std::string>& sets) {
-  StoredRun stored("evaluate", run, sets);
-  CheckpointReader reader = stored.checkpoint(std::nullopt);
-  TrainedGraph graph(stored, reader, 0, [](auto& model, const DataInfo& data) { return model->build(data); });
+  TrainedRun trained("evaluate", run, sets);
+  const auto stored = trained.open(std::nullopt);
+  TrainedGraph graph(trained, *stored, 0,
+                     [](auto& model, const DataInfo& data) { return model->build(data); });
   std::vector<Output> none;
   std::map<std::string, double> metrics;
   for (const Measured& value : evaluate(graph, none)) metrics["val/" + value.metric] = value.value;

@@ -4,7 +4,7 @@
 // reproduce.
 #pragma once
 
-#include "stored_run.hpp"
+#include "trained_run.hpp"
 
 #include "loop/batch_reader.hpp"
 #include "loop/evaluation.hpp"
@@ -30,17 +30,17 @@ class TrainedGraph {
   using Build = std::function<GraphSpec(train::NamedComponent<Model>& model, const DataInfo& data)>;
 
   /// batch: samples of one forward; 0 = as the data set sets it. Starts with the weights of replica 0. run
-  /// and reader outlive this.
-  TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_t batch, const Build& build);
+  /// and stored outlive this.
+  TrainedGraph(TrainedRun& run, models::StoredRun& stored, std::int64_t batch, const Build& build);
 
   Dataset& data() { return *data_; }
   Device& device() { return *device_; }
   Executor& executor() { return *executor_; }
   ParameterSet& weights() { return *weights_; }
   const std::vector<std::string>& nodes() const { return nodes_; }
-  std::int64_t slot() const { return reader_.step(); }
+  std::int64_t slot() const { return stored_.step(); }
   /// Replicas with weights in the checkpoint.
-  int replicas() const { return static_cast<int>(stored_.size()); }
+  int replicas() const { return static_cast<int>(stored_.weights().size()); }
   /// Loads the weights of replica `replica`, and the state of its sites.
   void use(int replica);
   void forward(std::int64_t first_sample);
@@ -51,9 +51,8 @@ class TrainedGraph {
   void load(const std::string& name, const ParameterInfo& info);
   void restore_sites(int replica);
 
-  StoredRun& run_;
-  CheckpointReader& reader_;
-  std::vector<train::StoredWeights> stored_;
+  TrainedRun& run_;
+  models::StoredRun& stored_;
   int used_ = -1;
   Mesh mesh_;
   train::NamedComponent<Model> model_;

@@ -31,7 +31,7 @@ std::string area_of(const std::string& key) {
     return std::any_of(heads.begin(), heads.end(), [&](const char* head) { return key.starts_with(head); });
   };
   if (in({"data"})) return key.ends_with("path") ? "" : "data";
-  if (in({"init.checkpoint_sha256"})) return "init";
+  if (in({"init.digest"})) return "init";
   if (in({"program", "libraries", "rng"})) return "program";
   if (in({"kernels"})) return "kernels";
   if (in({"threads", "ranks"})) return "threads";

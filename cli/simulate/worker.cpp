@@ -4,10 +4,10 @@
 
 #include "base/elapsed.hpp"
 #include "loop/named_component.hpp"
+#include "offline_host.hpp"
 #include "simulate/messages.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/sample_writer.hpp"
-#include "stored_run.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/npy.hpp>

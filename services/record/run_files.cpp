@@ -79,6 +79,10 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
     json.member("path", source.path);
     json.member("sha256", source.sha256);
   });
+  json.objects("data_attributes", manifest.attributes, [&](const DataAttribute& attribute) {
+    json.member("name", attribute.name);
+    json.member("value", attribute.value);
+  });
   if (!manifest.calibration.empty()) {
     json.begin_object("calibration");
     for (const auto& [name, seconds] : manifest.calibration) json.member(name, seconds);
@@ -98,7 +102,8 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   if (!manifest.init.from.empty()) {
     json.begin_object("init");
     json.member("step", manifest.init.step);
-    json.member("checkpoint_sha256", manifest.init.checkpoint_sha256);
+    json.member("digest", manifest.init.digest);
+    json.member("what", manifest.init.what);
     json.member("loaded", manifest.init.loaded);
     json.member("drawn", manifest.init.drawn);
     json.member("dropped", manifest.init.dropped);
@@ -436,6 +441,14 @@ Manifest read_manifest(FileSystem& files, const std::string& folder) {
     source.get("path", data.path);
     source.get("sha256", data.sha256);
   }
+  if (top.has("data_attributes")) {  // earlier versions wrote none
+    for (const Json& item : top.array("data_attributes")) {
+      const Members members(item, path + ": data_attributes");
+      DataAttribute& attribute = manifest.attributes.emplace_back();
+      members.get("name", attribute.name);
+      members.get("value", attribute.value);
+    }
+  }
   if (top.has("calibration")) {
     std::map<std::string, double> seconds;
     numbers_of(top.object("calibration"), seconds);
@@ -447,7 +460,8 @@ Manifest read_manifest(FileSystem& files, const std::string& folder) {
   if (top.has("init")) {
     const Members init = top.object("init");
     init.get("step", manifest.init.step);
-    init.get("checkpoint_sha256", manifest.init.checkpoint_sha256);
+    init.get("digest", manifest.init.digest);
+    init.get("what", manifest.init.what);
     init.get("loaded", manifest.init.loaded);
     init.get("drawn", manifest.init.drawn);
     init.get("dropped", manifest.init.dropped);

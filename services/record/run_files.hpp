@@ -32,9 +32,10 @@ struct ManifestSegment {
 
 /// What a run with [init] began with.
 struct LoadedWeights {
-  std::string from;               ///< the attempt; "" = the weights were drawn
-  std::int64_t step = 0;          ///< of its checkpoint
-  std::string checkpoint_sha256;  ///< of the checkpoint's manifest, which has the sums of all its bytes
+  std::string from;                                 ///< attempt or model folder; "" = the weights were drawn
+  std::int64_t step = 0;                            ///< of its checkpoint; -1 = a model folder
+  std::string digest;                               ///< StoredModel::digest()
+  std::string what;                                 ///< as in [init]
   std::int64_t loaded = 0, drawn = 0, dropped = 0;  ///< parameters
 };
 
@@ -50,6 +51,7 @@ struct Manifest {
   std::string rng = "philox4x32-10";
   std::string config_sha256;  ///< of config.resolved.toml
   std::vector<DataSource> data;
+  std::vector<DataAttribute> attributes;  ///< of the data: what a model of it was made for
   /// Costs of the simulated clock where they were measured, in seconds; empty otherwise.
   std::vector<std::pair<std::string, double>> calibration;
   NamedTexts libraries;  ///< {"oneDNN", "2.6.3"}

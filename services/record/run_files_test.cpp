@@ -134,7 +134,8 @@ Manifest example_manifest() {
   manifest.config_sha256 = "cafe";
   manifest.data = {{"/data/a.txt", "aa"}, {"/data/b.txt", "bb"}};
   manifest.libraries = {{"oneDNN", "2.6.3"}, {"OpenMP", "201511"}};
-  manifest.init = {"runs/base/2", 40, "beef", 5, 1, 2};
+  manifest.attributes = {{"vocabulary", 256}, {"rows.0", 9}};
+  manifest.init = {"runs/base/2", 40, "beef", "weights+optimizer", 5, 1, 2};
   manifest.segments.back().end = utc_now();
   manifest.segments.back().exit_reason = "interrupted: SIGTERM";
   manifest.segments.push_back({"tenon train --resume", 50, utc_now(), "", ""});
@@ -170,7 +171,11 @@ TEST_F(RunFilesTest, ManifestReadsBack) {
   EXPECT_EQ(read.environment, written.environment);
   EXPECT_EQ(read.init.from, "runs/base/2");
   EXPECT_EQ(read.init.step, 40);
-  EXPECT_EQ(read.init.checkpoint_sha256, "beef");
+  EXPECT_EQ(read.init.digest, "beef");
+  EXPECT_EQ(read.init.what, "weights+optimizer");
+  ASSERT_EQ(read.attributes.size(), 2u);
+  EXPECT_EQ(read.attributes[1].name, "rows.0");
+  EXPECT_EQ(read.attributes[1].value, 9);
   EXPECT_EQ(read.init.loaded, 5);
   EXPECT_EQ(read.init.drawn, 1);
   EXPECT_EQ(read.init.dropped, 2);

@@ -139,26 +139,22 @@ void Rank::restore() {
   const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kLoad);
   if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
   if (world_.start.restored_slot < 0) {
-    if (world_.settings.init && trainer_.loaded().from.empty())
+    if (world_.settings.init && trainer_.initial() == nullptr)
       fail_run(
           fmt::format("{}: none of its checkpoints is valid, and the weights of [init] were not read again; "
                       "start a new attempt without --resume",
                       world_.record.folder.path));
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.record.recovery_log)
       world_.record.recovery_log->resumed(0, 0, true, services_->actions().account());
+    if (trainer_.initial() == nullptr || !trainer_.initial()->is_fork()) return services_->phases().begin();
+    take_state(trainer_.initial()->checkpoint(), Continued::kFork);
+    trainer_.initial()->close();
     return services_->phases().begin();
   }
   CheckpointReader reader = world_.record.store->open(world_.start.restored_slot);
   services_->actions().add_decoders(reader);
-  trainer_.state().restore(reader, trainer_.shape());
-  counters_.slot = world_.start.restored_slot;
   counters_.wall_s = world_.start.restored_wall_s;
-  const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
-  LineCounts& lines = counters_.lines;
-  if (reader.world_size() != trainers)
-    std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
-  lines_.take();
-  slots_.progress().begin_at(counters_.slot);
+  take_state(reader, Continued::kResume);
   services_->saves().set_newest(counters_.slot);
   services_->phases().begin();
   if (services_->emulated() != nullptr && epoch_ == 0)
@@ -169,10 +165,24 @@ void Rank::restore() {
   }
 }
 
+void Rank::take_state(CheckpointReader& reader, Continued continued) {
+  trainer_.state().restore(reader, trainer_.shape(), continued);
+  counters_.slot = reader.step();
+  const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
+  LineCounts& lines = counters_.lines;
+  if (reader.world_size() != trainers)
+    std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
+  lines_.take();
+  slots_.progress().begin_at(counters_.slot);
+}
+
 Manifest Rank::describe() const {
   const config::RunSettings& run = world_.settings.run;
-  Manifest manifest =
-      begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.start.restored_slot, 0));
+  const InitialState* const initial = trainer_.initial();
+  const bool is_fork = initial != nullptr && initial->is_fork();
+  Manifest manifest = begin_manifest(
+      world_.request.command_line,
+      is_fork ? initial->loaded().step : std::max<std::int64_t>(world_.start.restored_slot, 0));
   manifest.cpu_features = parts_.device->features();
   manifest.kernels = parts_.device->kernel_choice();
   manifest.device_choice = world_.record.device_choice;
@@ -191,7 +201,8 @@ Manifest Rank::describe() const {
   manifest.seed_rounding = run.seed_rounding;
   manifest.config_sha256 = plugin::file_sha256(world_.record.folder.path + "/config.resolved.toml");
   manifest.data = parts_.dataset->info().sources;
-  manifest.init = trainer_.loaded().from.empty() ? world_.record.recorded_init : trainer_.loaded();
+  manifest.attributes = parts_.dataset->info().attributes;
+  manifest.init = initial == nullptr ? world_.record.recorded_init : initial->loaded();
   return manifest;
 }
 

@@ -80,6 +80,8 @@ class Rank final : private SlotQueue::Owner {
   void open_folder();
   Manifest describe() const;
   void restore();
+  /// Takes over the state of a checkpoint, and its slot.
+  void take_state(CheckpointReader& reader, Continued continued);
   void train(const RunInfo& info);
   void loop(Worker& worker);
   void run_workers();

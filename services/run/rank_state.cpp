@@ -51,36 +51,10 @@ TensorView to_host(const TensorView& view, Device& device, std::vector<std::byte
   return host;
 }
 
-class ReaderSource final : public StateSource {
- public:
-  ReaderSource(CheckpointReader& reader, Device& device) : reader_(reader), device_(device) {}
-
-  const std::string* scalar(const std::string& name) override { return reader_.meta(name); }
-  void tensor(const std::string& name, TensorView out) override {
-    read(name, Shape(std::vector<std::int64_t>(out.shape.rank(), 0)), out);
-  }
-
-  void read(const std::string& name, const Shape& offset, TensorView out) {
-    const TensorSpec* stored = reader_.find(name);
-    if (stored == nullptr) {
-      fail_run(
-          fmt::format("checkpoint step-{}: tensor '{}' is missing; it was saved by a run with another model, "
-                      "optimizer or sync strategy",
-                      reader_.step(), name));
-    }
-    read_slice(reader_, name, offset, out, device_, memory_);
-  }
-
- private:
-  CheckpointReader& reader_;
-  Device& device_;
-  std::vector<std::byte> memory_;
-};
-
 /// Reads "rank<r>/..." and, when the run that saved had fewer ranks, "rank0/..." instead.
 class RankSource final : public StateSource {
  public:
-  RankSource(ReaderSource& source, int rank, std::string position)
+  RankSource(CheckpointSource& source, int rank, std::string position)
       : source_(source), mine_(fmt::format("rank{}/", rank)), position_(std::move(position)) {}
   const std::string* scalar(const std::string& name) override {
     if (name == kPosition) return &position_;
@@ -91,7 +65,7 @@ class RankSource final : public StateSource {
 
  private:
   static constexpr std::string_view kPosition = "core/position";
-  ReaderSource& source_;
+  CheckpointSource& source_;
   std::string mine_, position_;
 };
 
@@ -253,7 +227,12 @@ std::string RankState::digests() const {
   return hasher.digests();
 }
 
-void RankState::check(const CheckpointReader& reader, bool alone) const {
+void RankState::check(const CheckpointReader& reader, bool alone, Continued continued) const {
+  const std::string_view needs = continued == Continued::kResume ? "--resume needs" : "a fork needs";
+  const std::string_view instead = continued == Continued::kResume
+                                       ? "Nothing was changed: continue with the old configuration, or start "
+                                         "a new attempt without --resume"
+                                       : "Begin with [init] what = \"weights\" where they shall differ";
   std::vector<TensorSpec> mine;
   for (const StateEntry& entry : entries()) {
     mine.push_back(
@@ -283,11 +262,9 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
       return by_each ? "keep weights and state of each replica" : "share one set of weights and state";
     };
     fail_config(fmt::format(
-        "the checkpoint was saved by {} rank(s), which {}, and this run has {} replica(s), which {} ({}); "
-        "--resume needs the parallel.ranks and the sync strategy that saved it. Nothing was changed: "
-        "continue with "
-        "the old configuration, or start a new attempt without --resume",
-        reader.world_size(), kept(each), replicas, kept(!m_.shared), why));
+        "the checkpoint was saved by {} rank(s), which {}, and this run has {} replica(s), which {} ({}); {} "
+        "the parallel.ranks and the sync strategy that saved it. {}",
+        reader.world_size(), kept(each), replicas, kept(!m_.shared), why, needs, instead));
   };
   if (alone && each && !m_.shared && !weights_of_replicas(fmt::format("replica{}/", replicas - 1)))
     refuse_ranks(fmt::format("it has no weights of replica {}", replicas - 1));
@@ -295,16 +272,13 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
     reader.check_model(mine);
   } catch (const Error& error) {
     if (each == m_.shared) refuse_ranks(error.what());
-    fail_config(
-        fmt::format("{}; --resume needs the model, optimizer and sync strategy that saved it. Nothing was "
-                    "changed: continue "
-                    "with the old configuration, or start a new attempt without --resume",
-                    error.what()));
+    fail_config(fmt::format("{}; {} the model, optimizer and sync strategy that saved it. {}", error.what(),
+                            needs, instead));
   }
 }
 
-void RankState::restore(CheckpointReader& reader, const RunShape& shape) const {
-  ReaderSource source(reader, *m_.parts->device);
+void RankState::restore(CheckpointReader& reader, const RunShape& shape, Continued continued) const {
+  CheckpointSource source(reader, *m_.parts->device);
   for (const StateEntry& entry : entries()) {
     if (entry.table == nullptr) {
       source.read(entry.name, entry.offset, entry.view);
@@ -317,7 +291,9 @@ void RankState::restore(CheckpointReader& reader, const RunShape& shape) const {
   }
   RankSource scalars(source, m_.rank, std::to_string(saved_position(reader, m_.replica, shape)));
   StateRestorer restorer(scalars);
-  visit(restorer);
+  visit_step(restorer);
+  // The policy of a fork has saved nothing yet.
+  if (continued == Continued::kResume) visit_recovery(restorer);
   // Earlier versions saved none, and evaluated before they saved.
   m_.counters->lines.evaluated = reader.step();
   StateRestorer lines(scalars, Missing::kStays);

@@ -57,6 +57,9 @@ struct StateEntry {
   std::int64_t bytes() const;
 };
 
+/// A run goes on from a checkpoint of its own, or begins as a copy of another one.
+enum class Continued : std::uint8_t { kResume, kFork };
+
 struct RestoredRows {
   std::int64_t rows = 0;   ///< of tables of the model
   std::int64_t bytes = 0;  ///< with their optimizer state
@@ -95,10 +98,11 @@ class RankState {
   /// Throws Error(kConfig) that names the first tensor in which the generation differs from this run.
   /// `alone`: the rank holds its replica's whole model, so a tensor that only the generation has is a
   /// difference too.
-  void check(const CheckpointReader& reader, bool alone) const;
+  void check(const CheckpointReader& reader, bool alone, Continued continued = Continued::kResume) const;
   /// Reads all of it back from one generation, at any world size whose shards the generation covers. `shape`:
-  /// of this run.
-  void restore(CheckpointReader& reader, const RunShape& shape) const;
+  /// of this run. A fork keeps the recovery policy as it is: that one's saves are in another folder.
+  void restore(CheckpointReader& reader, const RunShape& shape,
+               Continued continued = Continued::kResume) const;
   /// Optimizer state as before the first slot.
   void reset_optimizer() const;
   /// Brings rows of this rank that are lost, and their optimizer state, back to what `reader` has; without

@@ -90,15 +90,27 @@ void StateRestorer::tensor(std::string_view name, TensorView value) {
   source_.tensor(path(name), value);
 }
 
-void read_slice(CheckpointReader& reader, std::string_view name, const Shape& offset, TensorView out,
-                Device& device, std::vector<std::byte>& staging) {
-  if (out.space == MemorySpace::kHost) return reader.read_slice(name, offset, out);
-  TensorView host = out;
-  host.space = MemorySpace::kHost;
-  staging.resize(out.bytes());
-  host.data = staging.data();
-  reader.read_slice(name, offset, host);
-  device.copy(host, out);
+bool CheckpointSource::holds(const StateCollector& kept) const {
+  const auto scalar = [&](const auto& entry) { return reader_.meta(prefix_ + entry.first) != nullptr; };
+  const auto tensor = [&](const auto& entry) {
+    const TensorSpec* const found = reader_.find(prefix_ + entry.first);
+    return found != nullptr && found->dtype == entry.second.dtype && found->shape == entry.second.shape;
+  };
+  return std::ranges::all_of(kept.scalars, scalar) && std::ranges::all_of(kept.tensors, tensor);
+}
+
+void CheckpointSource::tensor(const std::string& name, TensorView out) {
+  read(name, Shape(std::vector<std::int64_t>(out.shape.rank(), 0)), out);
+}
+
+void CheckpointSource::read(const std::string& name, const Shape& offset, TensorView out) {
+  const std::string full = prefix_ + name;
+  if (reader_.find(full) == nullptr)
+    fail_run(
+        fmt::format("checkpoint step-{}: tensor '{}' is missing; it was saved by a run with another "
+                    "model, optimizer or sync strategy",
+                    reader_.step(), full));
+  read_into(out, device_, staging_, [&](TensorView host) { reader_.read_slice(full, offset, host); });
 }
 
 }  // namespace tenon::train

@@ -44,6 +44,26 @@ class StateSource {
   virtual void tensor(const std::string& name, TensorView out) = 0;
 };
 
+/// State in a checkpoint whose names begin with `prefix`.
+class CheckpointSource final : public StateSource {
+ public:
+  CheckpointSource(CheckpointReader& reader, Device& device, std::string prefix = "")
+      : reader_(reader), device_(device), prefix_(std::move(prefix)) {}
+
+  /// Whether it has all that `kept` names, tensors with the same types and shapes.
+  bool holds(const StateCollector& kept) const;
+  const std::string* scalar(const std::string& name) override { return reader_.meta(prefix_ + name); }
+  void tensor(const std::string& name, TensorView out) override;
+  /// Elements [offset, offset + out.shape) of a tensor, into memory of the device.
+  void read(const std::string& name, const Shape& offset, TensorView out);
+
+ private:
+  CheckpointReader& reader_;
+  Device& device_;
+  std::string prefix_;
+  std::vector<std::byte> staging_;
+};
+
 /// Treatment of a missing scalar: an error that names it, or the value stays as it is.
 enum class Missing : std::uint8_t { kError, kStays };
 
@@ -69,10 +89,18 @@ class StateRestorer final : public StateVisitor {
   std::vector<std::string> prefix_;
 };
 
-/// Reads elements [offset, offset + out.shape) of a stored tensor into memory of the device; `staging` serves
-/// where that is not the host's.
-void read_slice(CheckpointReader& reader, std::string_view name, const Shape& offset, TensorView out,
-                Device& device, std::vector<std::byte>& staging);
+/// Fills memory of the device by read(host), which reads into host memory; `staging` serves where those
+/// differ.
+template <typename Read>
+void read_into(TensorView out, Device& device, std::vector<std::byte>& staging, Read&& read) {
+  if (out.space == MemorySpace::kHost) return read(out);
+  TensorView host = out;
+  host.space = MemorySpace::kHost;
+  staging.resize(out.bytes());
+  host.data = staging.data();
+  read(host);
+  device.copy(host, out);
+}
 
 /// Lets `reader` decode rows that a recovery policy stored in encodings of its own. codec() points to the
 /// policy's RowCodec, as a pointer or a guard, and outlives the reader.

@@ -178,7 +178,8 @@ Trainer::Trainer(World& world, int rank)
       replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
       mesh_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
       with_(host_spec(world, rank, replica_), fault_spec(world, rank), *world.pass_watch),
-      lines_(world, rank, counters_, with_.account, with_.distributions) {
+      lines_(world, rank, counters_, with_.account, with_.distributions),
+      stored_models_("stored model", *world.files, world.registry, with_.host) {
   try {
     open_parts();
     groups_ = std::make_unique<RankGroups>(world_, rank_, *parts_->device, with_.layer_watch);
@@ -206,6 +207,7 @@ void Trainer::open_parts() {
   set_parallel_threads(threads);
   with_.host.set_sinks(&with_.spans, &lines_);
   with_.host.set_passes(&with_.watched.places());
+  with_.host.set_stored_models(&stored_models_);
   parts_ = std::make_unique<Parts>(world_.checked, world_.registry, with_.host);
   observers_ = std::make_unique<Observers>(parts_->observers, with_.host, with_.spans);
   refuse_host_only(parts_->checked, world_.registry, parts_->device);
@@ -289,6 +291,10 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   start_weights();
   updater_ = std::make_unique<Updater>(parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({groups_->coordinates(), groups_->all()}, settings.run.steps);
+  if (initial_ != nullptr) {
+    initial_->load_optimizer(weights_->live(), *updater_, parts_->optimizer, *parts_->device, counters_);
+    if (!initial_->is_fork()) initial_->close();
+  }
   if (requests_ != nullptr)
     requests_->open(*weights_, *updater_, *parts_, rows_->sharded(), shares_weights());
 }
@@ -343,6 +349,7 @@ void Trainer::make_state() {
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
+  if (initial_ != nullptr && initial_->is_fork()) check_fork();
 }
 
 bool Trainer::shares_weights() const {
@@ -397,9 +404,11 @@ std::string Trainer::layout_text() const {
 void Trainer::start_weights() {
   ParameterSet& live = weights_->live();
   initialise(live, world_.settings.run.seed_init, *parts_->device);
-  if (world_.settings.init && !world_.goes_on_from_checkpoint())
-    loaded_ = load_initial_weights(*world_.settings.init, live, *parts_->device, world_.registry, with_.host,
-                                   *world_.files);
+  if (world_.settings.init && !world_.goes_on_from_checkpoint()) {
+    initial_ =
+        std::make_unique<InitialState>(*world_.settings.init, world_.registry, with_.host, *world_.files);
+    initial_->load_weights(live, *parts_->device);
+  }
   Communicator* group = weights_->group(Purpose::kState);
   if (group == nullptr) return;
   for (int arena = 0; arena < live.arenas(); ++arena) {
@@ -429,6 +438,20 @@ void Trainer::check(const CheckpointReader& reader) const {
   };
   const std::string replanned = check_rates(reader, now, rate, folder, world_.request.extend);
   if (!replanned.empty()) world_.record.notes.push_back(replanned);
+}
+
+// The rates of slots to come may be others: that is what most forks are for.
+void Trainer::check_fork() const {
+  const CheckpointReader& reader = initial_->checkpoint();
+  state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1, Continued::kFork);
+  const std::vector<DataSource> sources = parts_->dataset->info().sources;
+  check_data(reader, sources, initial_->loaded().from);
+  check_position(reader, shape(), initial_->loaded().from);
+  if (reader.step() > world_.settings.run.steps)
+    fail_config(
+        fmt::format("[init] what = \"everything\": the checkpoint is of slot {}, and run.steps is {}; "
+                    "raise run.steps, or name an earlier step",
+                    reader.step(), world_.settings.run.steps));
 }
 
 std::vector<ParameterInfo> Trainer::row_tables() const {

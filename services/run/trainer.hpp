@@ -7,9 +7,10 @@
 #include "loop/observers.hpp"
 #include "loop/traced_communicator.hpp"
 #include "loop/worker.hpp"
+#include "models/stored_models.hpp"
 #include "record/metric_lines.hpp"
 #include "record/saved_shape.hpp"
-#include "run/initial_weights.hpp"
+#include "run/initial_state.hpp"
 #include "run/rank_state.hpp"
 #include "run/row_traffic.hpp"
 #include "run/world.hpp"
@@ -81,9 +82,8 @@ class Trainer {
   std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }
   Evaluator& evaluator() const { return *evaluator_; }
   RankState& state() const { return *state_; }
-  /// What [init] gave; its `from` is empty where the weights were drawn or come from a checkpoint of this
-  /// run.
-  const LoadedWeights& loaded() const { return loaded_; }
+  /// What [init] gave; null where the weights were drawn or come from a checkpoint of this run.
+  InitialState* initial() const { return initial_.get(); }
 
   /// The weights that the run stands for: those of val/*, `weights_hash`, and what other commands read.
   ParameterSet& evaluated() const { return parts_->sync->evaluation_parameters(); }
@@ -113,6 +113,8 @@ class Trainer {
   void start_weights();
   void make_workers(std::vector<std::unique_ptr<Executor>> executors);
   void make_state();
+  /// Throws Error(kConfig) where this run cannot go on from what it is a fork of.
+  void check_fork() const;
   void add_table_facts(std::vector<std::string>& lines) const;
 
   World& world_;
@@ -120,6 +122,7 @@ class Trainer {
   Instruments with_;
   Counters counters_;
   MetricLines lines_;
+  models::StoredModelPaths stored_models_;  ///< before the components, which may hold models of it
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;
@@ -131,7 +134,7 @@ class Trainer {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
-  LoadedWeights loaded_;
+  std::unique_ptr<InitialState> initial_;
   SyncEnd sync_end_;  ///< last: ends first
 };
 

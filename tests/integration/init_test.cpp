@@ -94,10 +94,10 @@ TEST_F(Init, IsTakenFromTheNamedCheckpointAndIsInTheManifest) {
   const json manifest = json::parse(read_file(scratch_ / "named/1/manifest.json"));
   EXPECT_THAT(manifest["parent_run"].get<std::string>(), HasSubstr("/source/1"));
   EXPECT_EQ(manifest["init"]["step"], 4);
-  EXPECT_EQ(manifest["init"]["checkpoint_sha256"].get<std::string>().size(), 64U);
+  EXPECT_EQ(manifest["init"]["digest"].get<std::string>().size(), 64U);
   EXPECT_GT(manifest["init"]["loaded"], 10);
   const Ended compared = scratch_.run({"compare", "newest", "named"});
-  EXPECT_THAT(compared.out, HasSubstr("checkpoint_sha256"));
+  EXPECT_THAT(compared.out, HasSubstr("digest"));
   const Ended check = scratch_.run({"check", "run.toml", "--set", "init.from=source"});
   EXPECT_EQ(check.status, 0) << check.err;
 }
@@ -122,6 +122,80 @@ TEST_F(Init, IsNotReadAgainByAResume) {
   const Ended lost = train("cut", joined(words, {"--resume"}));
   EXPECT_EQ(lost.status, 1);
   EXPECT_THAT(lost.err, HasSubstr("the weights of [init] were not read again"));
+}
+
+TEST_F(Init, WithTheOptimizerGoesOnWithItsStateAndItsCountOfUpdates) {
+  source();
+  // At the rate of the source, on the same samples: only what the optimizer knows differs.
+  const auto after = [&](const char* folder, const char* what) {
+    const Ended ended = train(folder, {"--set", "init.from=source", "--set", "run.steps=1", "--set",
+                                       std::string("init.what=\"") + what + "\""});
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return hash(folder);
+  };
+  EXPECT_NE(after("weights", "weights"), after("both", "weights+optimizer"));
+  ASSERT_EQ(train("still", still({"--set", "init.what=\"weights+optimizer\""})).status, 0);
+  EXPECT_EQ(hash("still"), hash("source"));
+  // Seven updates in one run, and one after six: the same moments, count and samples where the order of
+  // samples is that of one run.
+  const json manifest = json::parse(read_file(scratch_ / "both/1/manifest.json"));
+  EXPECT_EQ(manifest["init"]["what"], "weights+optimizer");
+  // Replicas that share their weights, and a table of rows, have it in other places.
+  const Ended ranks = train(
+      "ranks", joined(kRanks, {"--set", "init.from=source", "--set", "run.steps=1", "--set", "optimizer.lr=0",
+                               "--set", "sync={type=\"ddp\"}", "--set", "init.what=\"weights+optimizer\""}));
+  ASSERT_EQ(ranks.status, 0) << ranks.err;
+  EXPECT_EQ(hash("ranks"), hash("source"));
+  const Ended other = train("other", {"--set", "init.from=source", "--set", "init.what=\"weights+optimizer\"",
+                                      "--set", "optimizer={type=\"lamb\"}"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("has the state of another optimizer"));
+}
+
+TEST_F(Init, AForkEqualsTheRunThatWasNotStopped) {
+  const struct {
+    const char* name;
+    std::vector<std::string> sets;
+  } cases[] = {{"alone", {}},
+               {"ddp", joined(kRanks, {"--set", "sync={type=\"ddp\"}"})},
+               {"anchored", joined(kRanks, {"--set", "sync={type=\"diloco\", interval=4}"})},
+               {"nvfp4", {"--set", "precision.type=\"nvfp4\""}}};
+  for (const auto& c : cases) {
+    const std::string name = c.name;
+    const Ended whole = train(name, c.sets);
+    ASSERT_EQ(whole.status, 0) << name << whole.err;
+    const Ended fork =
+        train(name + "_fork",
+              joined(c.sets, {"--set", "init={from=\"" + name + "\", step=4, what=\"everything\"}"}));
+    ASSERT_EQ(fork.status, 0) << name << fork.err;
+    EXPECT_EQ(hash(name + "_fork"), hash(name)) << name;
+    EXPECT_EQ(summary(name + "_fork")["metrics"]["val/loss"], summary(name)["metrics"]["val/loss"]) << name;
+    EXPECT_EQ(summary(name + "_fork")["steps"], 6) << name;
+    EXPECT_EQ(summary(name + "_fork")["samples"], summary(name)["samples"]) << name;
+  }
+  // With another rate from there on it is another run; a resume of it goes on from its own checkpoints.
+  const std::vector<std::string> words = {"--set", "init={from=\"alone\", step=4, what=\"everything\"}",
+                                          "--set", "optimizer.lr=1e-5"};
+  ASSERT_EQ(train("slower", words).status, 0);
+  EXPECT_NE(hash("slower"), hash("alone"));
+  ASSERT_EQ(train("cut", joined(words, {"--set", "run.max_samples=10"})).status, 0);
+  ASSERT_EQ(summary("cut")["steps"], 5);
+  const Ended resumed = train("cut", joined(words, {"--resume"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(hash("cut"), hash("slower"));
+  // What is no copy of that run is no fork of it.
+  const struct {
+    std::vector<std::string> sets;
+    const char* says;
+  } refused[] = {{{"--set", "model.width=32"}, "a fork needs the model"},
+                 {{"--set", "optimizer={type=\"lamb\"}"}, "a fork needs the model, optimizer"},
+                 {{"--set", "run.steps=3"}, "the checkpoint is of slot 4, and run.steps is 3"},
+                 {{"--set", "init.missing=\"draw\""}, "a fork is the run that it comes from"}};
+  for (const auto& c : refused) {
+    const Ended ended = train("refused", joined({words[0], words[1]}, c.sets));
+    EXPECT_EQ(ended.status, 2) << c.says;
+    EXPECT_THAT(ended.err, HasSubstr(c.says));
+  }
 }
 
 TEST_F(Init, RenamesDrawsAndDropsWhereThatIsSaid) {
@@ -159,7 +233,7 @@ TEST_F(Init, MistakesAreRefusedBeforeAnythingIsWritten) {
       {{"--set", "init.from=nowhere"}, 2, "cannot find 'nowhere'"},
       {{"--set", "init.step=3"}, 2, "'from'"},
       {{"--set", "init.from=source"}, 0, ""},
-      {{"--set", "init.from=source", "--set", "init.step=3"}, 2, "has the checkpoints 4, 6"},
+      {{"--set", "init.from=source", "--set", "init.step=3"}, 2, "has no checkpoint of step 3; it has 4, 6"},
       {{"--set", "init.from=source", "--set", "model.width=32"}, 2, "is f32 [16] there and f32 [32] here"},
       {{"--set", "init.from=source", "--set", "init.rename=[\"a\"]"}, 2, "expected \"THERE=HERE\""},
       {{"--set", "init.from=source", "--set", "init.rename=[\"*=*\", \"a*=b\"]"},

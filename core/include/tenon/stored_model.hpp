@@ -24,13 +24,11 @@ struct StoredTensor {
   Shape shape;
 };
 
-/// What a model is, apart from its weights: the blueprint with its options, and what its data must have.
+/// A model apart from its weights: the blueprint with its options, and what its data must have.
 struct ModelDescription {
   Value model;  ///< the table [model]: `type` and its options
-  /// Attributes of the data that the blueprint reads: "vocabulary".
+  /// Attributes of the data that it was made for: "vocabulary". Empty where an earlier version stored it.
   std::vector<DataAttribute> attributes;
-  /// SHA-256 of the tokenizer's file; "" where the data need none or it is not known.
-  std::string tokenizer_sha256;
 };
 
 /// Weights are those that the run evaluates and that `weights_hash` covers, of replica 0. Every byte is
@@ -42,7 +40,7 @@ class StoredModel {
   virtual std::string_view folder() const = 0;
   /// Slot of the checkpoint; -1 for a model folder.
   virtual std::int64_t step() const = 0;
-  /// Names what the weights are: two of one digest are equal. Of the checkpoint's manifest, or of the files.
+  /// Of the files: models of one digest have the same weights.
   virtual std::string_view digest() const = 0;
   virtual const ModelDescription& description() const = 0;
   /// Parameters, by name ascending.

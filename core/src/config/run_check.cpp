@@ -172,6 +172,7 @@ Value CoreReader::init(const Value& table) {
     InitSettings init;
     init.from = std::string(options.text("from"));
     init.step = optional_integer(options, "step");
+    init.what = options.choice("what", kInitWhat);
     init.draw_missing = options.choice("missing", kMissing);
     init.drop_extra = options.choice("extra", kExtra);
     init.origin = table.origin;
@@ -187,6 +188,12 @@ Value CoreReader::init(const Value& table) {
                         place(table.origin), printable(rule)));
       init.rename.emplace_back(rule);
     }
+    const bool edits = !init.rename.empty() || init.draw_missing || init.drop_extra;
+    if (init.what == InitSettings::What::kEverything && edits)
+      problems_.push_back(
+          fmt::format("{}[init] what = \"everything\": a fork is the run that it comes from; rename, missing "
+                      "and extra have no place there. Begin with what = \"weights\" to change the model",
+                      place(table.origin)));
     settings_.init = std::move(init);
   });
 }

@@ -57,7 +57,12 @@ constexpr OptionSpec kRun[] = {
 };
 
 constexpr OptionSpec kInit[] = {
-    path("from", nullptr).mandatory().doc_text("run, or attempt of one, whose weights this run begins with"),
+    path("from", nullptr)
+        .mandatory()
+        .doc_text("run, attempt of one, or model folder whose weights this run begins with"),
+    text("what", "'weights'")
+        .one_of(kInitWhat)
+        .doc_text("also the optimizer's state, or everything: a fork, which goes on at the same slot"),
     integer("step", nullptr)
         .at_least(0)
         .in_unit("slots")

@@ -39,7 +39,9 @@ struct RunSettings {
 
 /// [init]: the weights that a run begins with, from another run.
 struct InitSettings {
-  std::string from;                  ///< a run, or an attempt of one; absolute
+  enum class What : std::uint8_t { kWeights, kOptimizer, kEverything };
+  std::string from;                  ///< a run, an attempt of one, or a model folder; absolute
+  What what = What::kWeights;        ///< each with those before it
   std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest
   std::vector<std::string> rename;   ///< "THERE=HERE", each with at most one '*'
   bool draw_missing = false, drop_extra = false;
@@ -152,6 +154,10 @@ inline constexpr auto kBuffers = option::choice<BufferPolicy>({{"average", Buffe
                                                                {"local", BufferPolicy::kLocal},
                                                                {"broadcast", BufferPolicy::kBroadcast}});
 /// Whether a parameter that one side alone has is refused.
+inline constexpr auto kInitWhat =
+    option::choice<InitSettings::What>({{"weights", InitSettings::What::kWeights},
+                                        {"weights+optimizer", InitSettings::What::kOptimizer},
+                                        {"everything", InitSettings::What::kEverything}});
 inline constexpr auto kMissing = option::choice<bool>({{"refuse", false}, {"draw", true}});
 inline constexpr auto kExtra = option::choice<bool>({{"refuse", false}, {"drop", true}});
 inline constexpr auto kStragglers =

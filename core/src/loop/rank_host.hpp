@@ -11,6 +11,7 @@
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/stored_model.hpp>
 
 #include <atomic>
 #include <mutex>
@@ -47,6 +48,7 @@ class RankHost final : public Host {
     if (interface_id == SpanSink::kId) return spans_;
     if (interface_id == MetricSink::kId) return metrics_;
     if (interface_id == graph::PassPlaces::kId) return passes_;
+    if (interface_id == StoredModels::kId) return stored_models_;
     return nullptr;
   }
 
@@ -64,6 +66,8 @@ class RankHost final : public Host {
   NodePlaces& node_places() { return node_places_; }
   /// Sets the factory for layers that have graphs of their own.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
+  /// Sets who opens stored models for components.
+  void set_stored_models(StoredModels* models) { stored_models_ = models; }
   /// Sets where executors state what they compute.
   void set_passes(graph::PassPlaces* passes) { passes_ = passes; }
 
@@ -81,6 +85,7 @@ class RankHost final : public Host {
   SpanSink* spans_ = nullptr;
   MetricSink* metrics_ = nullptr;
   graph::PassPlaces* passes_ = nullptr;
+  StoredModels* stored_models_ = nullptr;
   PauseGate& gate_;
   std::atomic<std::int64_t> slot_{-1};
   std::atomic<int> actors_{0};

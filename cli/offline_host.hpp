@@ -1,0 +1,42 @@
+// The host of components that a command makes without a run: one rank, whose messages go to standard error.
+#pragma once
+
+#include "loop/graph_edits.hpp"
+#include "models/stored_models.hpp"
+
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+namespace tenon::cli {
+
+class OfflineHost final : public Host {
+ public:
+  void log(LogLevel level, std::string_view message) override;
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  double now() const override { return 0; }
+  std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
+  double deadline() const override { return 60; }
+  void* query(std::string_view interface_id) override {
+    if (interface_id == train::NodePlaces::kId) return places_;
+    if (interface_id == StoredModels::kId) return models_;
+    return interface_id == LayerFactory::kId ? layers_ : nullptr;
+  }
+  /// The factory for layers with graphs of their own; none at first.
+  void set_layers(LayerFactory* layers) { layers_ = layers; }
+  /// Who opens stored models; none at first.
+  void set_stored_models(StoredModels* models) { models_ = models; }
+  /// Lines of the graph's edits, for errors of layers; none at first.
+  void set_places(train::NodePlaces* places) { places_ = places; }
+
+ private:
+  LayerFactory* layers_ = nullptr;
+  StoredModels* models_ = nullptr;
+  train::NodePlaces* places_ = nullptr;
+};
+
+}  // namespace tenon::cli
