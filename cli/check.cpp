@@ -3,8 +3,9 @@
 
 #include "base/json_writer.hpp"
 #include "config/run_schema.hpp"
-#include "report/runs.hpp"
 #include "offline_host.hpp"
+#include "report/runs.hpp"
+#include "run/stages.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -84,6 +85,25 @@ void require_machine(Registry& registry, config::CheckedRun& checked) {
   if (const std::string lacks = transport.guarded(*reaches)->missing(); !lacks.empty()) fail_config(lacks);
 }
 
+/// Every stage, as far as it can be checked before the others are trained.
+int check_stages(Runtime& runtime, const Config& config, const std::string& path,
+                 const po::variables_map& values) {
+  if (values.count("explain") > 0 || values.count("json") > 0)
+    fail_config("tenon check: --explain and --json are for one run, and this file has stages; use --print");
+  const std::vector<train::Stage> stages = train::read_stages(config);
+  std::string text = path + ": ok\n";
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    std::vector<std::string> facts;
+    const Config resolved = train::check_stage(runtime, stages, static_cast<int>(i), &facts);
+    text += fmt::format("stage {} of {}: {}\n", i + 1, stages.size(), stages[i].name);
+    if (values.count("print") > 0) text += to_toml(resolved.root(), true);
+    if (values.count("print") > 0) continue;
+    for (const std::string& fact : facts) text += "  " + fact + "\n";
+  }
+  std::cout << text;
+  return 0;
+}
+
 void declare_check(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
@@ -106,6 +126,7 @@ int run_check(const std::vector<std::string>& arguments) {
   if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
   const std::string path = parsed.values["config"].as<std::vector<std::string>>()[0];
   const Config config = load_run(runtime, path, sets);
+  if (config.find("stage") != nullptr) return check_stages(runtime, config, path, parsed.values);
   std::vector<std::string> facts;
   const std::string processes = process_transport(config);
   Config resolved = runtime.check(processes.empty() ? config : as_threads(config), &facts);

@@ -1,7 +1,9 @@
 #include "command_line.hpp"
 
+#include "ab/runner.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
+#include "run/stages.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -121,7 +123,25 @@ Config load_run(Runtime& runtime, const std::string& path, const std::vector<std
 Config resolved_config(const Config& config) {
   Runtime runtime;
   runtime.discover(config::plugin_paths(config));
-  return runtime.check(config, nullptr);
+  const std::vector<train::Stage> stages = train::read_stages(config);
+  if (stages.empty()) return runtime.check(config, nullptr);
+  // The file as it is, with the paths that its stages resolve.
+  Value root = config.root();
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const Value resolved = train::check_stage(runtime, stages, static_cast<int>(i), nullptr).root();
+    ab::take_paths(root, resolved);
+    if (Value* const at = root.find("at"))
+      if (Value* const own = at->find(stages[i].name)) ab::take_paths(*own, resolved);
+    Value& table = root.find("stage")->array()[i];
+    if (Value* const extends = table.find("extends")) {
+      for (Value& file : extends->array()) {
+        Value absolute(resolve_path(file.text(), table.origin));
+        absolute.origin = file.origin;
+        file = std::move(absolute);
+      }
+    }
+  }
+  return config.with_root(std::move(root));
 }
 
 Config with_observer(const Config& config, const std::string& type) {

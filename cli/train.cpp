@@ -1,6 +1,8 @@
 // tenon train: one run from a configuration.
 #include "command_line.hpp"
 
+#include "run/stages.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -24,6 +26,8 @@ void declare_train(po::options_description& options) {
                         "with --resume: another run.steps may change the learning rates of the schedule");
   options.add_options()("accept-plugins",
                         "with --resume: go on although plugins are not those that trained so far");
+  options.add_options()("stages", po::value<std::string>()->default_value(""),
+                        "DIR  keep [[stage]]s below DIR: those of equal configuration are trained once");
   options.add_options()("quiet", "no progress line; errors and the final line only");
   options.add_options()("profile",
                         "time per layer and phase: a table at the end, profile.json in the run folder");
@@ -64,6 +68,19 @@ ProcessPlace place_from_environment() {
   return place;
 }
 
+/// One after another, with a line for each.
+RunResult train_stages(Runtime& runtime, const Config& config, const TrainRequest& request,
+                       const std::string& shared) {
+  train::StagePlan plan;
+  plan.shared = shared;
+  plan.progress = [&](int index, int stages, const std::string& name, bool done) {
+    if (!request.quiet)
+      std::cerr << fmt::format("stage {} of {}: {}{}\n", index + 1, stages, name,
+                               done ? ", complete already" : "");
+  };
+  return train::train_stages(runtime, config, request, plan);
+}
+
 int run_train(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kTrain, {"config"}, arguments);
   if (parsed.helped) return 0;
@@ -93,7 +110,10 @@ int run_train(const std::vector<std::string>& arguments) {
   request.command_line = quoted_command_line(line);
   request.place = place_from_environment();
 
-  const RunResult result = runtime.train(config, request);
+  const RunResult result =
+      config.find("stage") == nullptr
+          ? runtime.train(config, request)
+          : train_stages(runtime, config, request, parsed.values["stages"].as<std::string>());
   if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
   if (result.rank > 0) return result.exit_status;  // rank 0 prints for the run
   const auto loss = result.metrics.find("val/loss");

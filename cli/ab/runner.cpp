@@ -45,23 +45,6 @@ std::string duration(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-/// Gives the texts of `value` what `resolved` has in their place. Only paths differ there: what a `--set`
-/// wrote has another origin.
-void take_paths(Value& value, const Value& resolved) {
-  if (value.is_table()) {
-    for (Member& member : value.table()) {
-      if (const Value* other = resolved.find(member.key)) take_paths(member.value, *other);
-    }
-  } else if (value.is_array() && resolved.is_array()) {
-    const std::size_t both = std::min(value.array().size(), resolved.array().size());
-    for (std::size_t i = 0; i < both; ++i) take_paths(value.array()[i], resolved.array()[i]);
-  } else if (value.is_text() && resolved.is_text() && value.origin.text() == resolved.origin.text()) {
-    Value found(resolved.text());
-    found.origin = value.origin;
-    value = std::move(found);
-  }
-}
-
 /// Relative paths may count from the file that says them, and an arm's file is in another folder.
 Value with_absolute_paths(const Config& config, const Value& resolved) {
   Value root = config.root();
@@ -247,6 +230,22 @@ class Schedule {
 
 }  // namespace
 
+void take_paths(Value& value, const Value& resolved) {
+  if (value.is_table()) {
+    for (Member& member : value.table()) {
+      if (const Value* other = resolved.find(member.key)) take_paths(member.value, *other);
+    }
+  } else if (value.is_array() && resolved.is_array()) {
+    const std::size_t both = std::min(value.array().size(), resolved.array().size());
+    for (std::size_t i = 0; i < both; ++i) take_paths(value.array()[i], resolved.array()[i]);
+  } else if (value.is_text() && !value.text().starts_with("stage:") && resolved.is_text() &&
+             value.origin.text() == resolved.origin.text()) {
+    Value found(resolved.text());
+    found.origin = value.origin;
+    value = std::move(found);
+  }
+}
+
 std::string arm_file_path(const std::string& folder, const Arm& arm) {
   return (fs::path(folder) / "arms" / (arm.name + ".toml")).string();
 }
@@ -323,6 +322,16 @@ std::int64_t other_seed(std::int64_t seed) {
   return seed + (std::int64_t{1} << 40);
 }
 
+namespace {
+
+/// Stages of equal configuration are trained once per seed, for whichever arm comes first.
+bool has_stages(const Experiment& experiment, const Arm& arm) {
+  return fs::exists(experiment.base) &&
+         Config::load(experiment.base, arm.set, arm.extends).find("stage") != nullptr;
+}
+
+}  // namespace
+
 Job job_of(const Experiment& experiment, const Arm& arm, std::int64_t seed, const std::string& parent,
            const RunnerOptions& options) {
   Job job;
@@ -335,6 +344,8 @@ Job job_of(const Experiment& experiment, const Arm& arm, std::int64_t seed, cons
     job.command.push_back(assignment);
   }
   job.command.insert(job.command.end(), {"--run-dir", parent, "--quiet"});
+  if (has_stages(experiment, arm))
+    job.command.insert(job.command.end(), {"--stages", (fs::path(options.folder) / "stages").string()});
   return job;
 }
 

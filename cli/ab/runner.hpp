@@ -61,6 +61,10 @@ std::string arm_file_path(const std::string& folder, const Arm& arm);
 std::vector<std::string> arm_notes(const std::string& folder, const Arm& arm);
 std::string arm_file_text(const Experiment& experiment, const Arm& arm, const RunnerOptions& options);
 
+/// Gives the texts of `value` what `resolved` has in their place. Only paths differ there: what a `--set`
+/// wrote has another origin, and names of stages are not resolved.
+void take_paths(Value& value, const Value& resolved);
+
 /// A line for each seed (run.seed_init, seed_order, seed_rounding) that the base or an arm fixes: the spread
 /// between the study's seeds then excludes that stream.
 std::vector<std::string> fixed_seed_warnings(const Experiment& experiment);

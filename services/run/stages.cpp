@@ -1,0 +1,360 @@
+// Stages by what they are: the key of a stage is a digest of its resolved configuration, in which the folders
+// of other stages stand as the keys of those.
+#include "run/stages.hpp"
+
+#include "base/file_descriptor.hpp"
+#include "config/layers.hpp"
+#include "config/run_schema.hpp"
+#include "config/words.hpp"
+#include "record/run_files.hpp"
+#include "record/run_folder.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace tenon::train {
+namespace {
+
+constexpr std::string_view kReference = "stage:";
+constexpr std::size_t kKeyDigits = 20;
+constexpr OptionSpec kStage[] = {
+    option::text("name", nullptr).mandatory().doc_text("of the stage's folder, and for other stages"),
+    option::texts("extends", "[]").doc_text("files laid over this one, in order"),
+    option::texts("set", "[]").doc_text("values laid over them: \"optimizer.lr=3e-4\""),
+    option::text("init", nullptr)
+        .doc_text("stage whose weights it begins with, or \"draw\"; unless given, the stage before"),
+};
+
+[[noreturn]] void fail_at(const Origin& origin, const std::string& what) {
+  fail_config(origin.text() + ": " + what);
+}
+
+/// Calls visit(value) for all texts of a configuration.
+template <typename Visit>
+void for_each_text(Value& value, Visit&& visit) {
+  if (value.is_table()) {
+    for (Member& member : value.table()) for_each_text(member.value, visit);
+  } else if (value.is_array()) {
+    for (Value& element : value.array()) for_each_text(element, visit);
+  } else if (value.is_text()) {
+    visit(value);
+  }
+}
+
+int find_stage(const std::vector<Stage>& stages, std::string_view name) {
+  const auto found = std::ranges::find(stages, name, &Stage::name);
+  return found == stages.end() ? -1 : static_cast<int>(found - stages.begin());
+}
+
+Value with_origin(Value value, const Origin& origin) {
+  value.origin = origin;
+  return value;
+}
+
+/// Lays the files and values of a stage over the file, and last what [at.NAME] has.
+Config laid_over(const Config& file, const Options& options, const Origin& origin) {
+  config::LayerStack stack;
+  stack.root = file.root();
+  stack.root.erase("stage");
+  stack.root.erase("at");
+  for (const std::string_view path : options.texts("extends"))
+    stack.add_file(resolve_path(std::string(path), origin));
+  std::vector<std::string> sets;
+  for (const std::string_view set : options.texts("set")) sets.emplace_back(set);
+  stack.add_sets(sets);
+  const Value* const at = file.find("at");
+  if (const Value* const own = at == nullptr ? nullptr : at->find(options.text("name")))
+    config::merge_tables(stack.root, Value(*own), "", stack.dropped);
+  return file.with_root(std::move(stack.root));
+}
+
+/// [at.NAME] must name a stage.
+void check_names(const Config& file, const std::vector<std::string>& names) {
+  const Value* const at = file.find("at");
+  if (at == nullptr) return;
+  if (!at->is_table()) fail_at(at->origin, fmt::format("expected [at.STAGE], found {}", at->description()));
+  for (const Member& member : at->table()) {
+    if (std::ranges::find(names, member.key) == names.end())
+      fail_at(member.origin, fmt::format("[at.{}]: there is no stage of that name; the stages are {}",
+                                         config::printable(member.key), fmt::join(names, ", ")));
+    if (!member.value.is_table())
+      fail_at(member.value.origin, fmt::format("expected a table [at.{}], found {}",
+                                               config::printable(member.key), member.value.description()));
+  }
+}
+
+/// Writes what the stage begins with into [init]; a table of the file's own wins.
+void set_init(Stage& stage, const Options& options, int index, const std::vector<Stage>& earlier) {
+  Value root = stage.config.root();
+  std::string from = index == 0 ? "draw" : earlier.back().name;
+  if (options.has("init")) from = options.text("init");
+  Value* const init = root.find("init");
+  if (from == "draw") {
+    if (options.has("init") && init != nullptr) root.erase("init");
+  } else if (init == nullptr || init->find("from") == nullptr) {
+    if (init == nullptr) root.set("init", with_origin(Value(), stage.origin), stage.origin);
+    root.find("init")->set("from", with_origin(Value(std::string(kReference) + from), stage.origin),
+                           stage.origin);
+  }
+  stage.config = stage.config.with_root(std::move(root));
+}
+
+/// Finds which stages the texts of a stage name.
+void find_needs(Stage& stage, int index, const std::vector<std::string>& names) {
+  Value root = stage.config.root();
+  for_each_text(root, [&](Value& text) {
+    if (!text.text().starts_with(kReference)) return;
+    const std::string name = text.text().substr(kReference.size());
+    const auto found = std::ranges::find(names, name);
+    const auto at = static_cast<int>(found - names.begin());
+    if (found == names.end())
+      fail_at(text.origin, fmt::format("there is no stage {}; the stages are {}", config::quoted(name),
+                                       fmt::join(names, ", ")));
+    if (at >= index)
+      fail_at(text.origin, fmt::format("stage {} names stage {}, which {}; a stage may name those before it",
+                                       config::quoted(stage.name), config::quoted(name),
+                                       at == index ? "is itself" : "comes later"));
+    stage.needs.push_back(at);
+  });
+  std::ranges::sort(stage.needs);
+  const auto equal = std::ranges::unique(stage.needs);
+  stage.needs.erase(equal.begin(), equal.end());
+}
+
+bool is_folder_name(const std::string& name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+/// One process at a time trains a stage that several share; others wait for it.
+class StageLock {
+ public:
+  explicit StageLock(const std::string& path, double deadline_s)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_.get() < 0) fail_run(fmt::format("cannot write {}", path));
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s);
+    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (std::chrono::steady_clock::now() > until)
+        fail_run(fmt::format("{} is held by another run, which trains this stage, for more than {:.0f} h",
+                             path, deadline_s / 3600));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+
+ private:
+  base::FileDescriptor file_;  // its end releases the lock
+};
+
+constexpr double kStageDeadline = 7 * 86400.0;
+
+class Stages {
+ public:
+  Stages(Runtime& runtime, const Config& file, const TrainRequest& request, const StagePlan& plan)
+      : runtime_(runtime),
+        request_(request),
+        plan_(plan),
+        stages_(read_stages(file)),
+        files_(make_posix_files()) {
+    if (request.place.rank >= 0)
+      fail_config(
+          "a run with stages has one process in this version; train the stages one by one, each with "
+          "[init] from = the one before");
+    std::string base = request.run_dir;
+    if (base.empty()) {
+      const Value* const name = file.find("run.name");
+      base = "runs/" + (name == nullptr ? std::string("run") : name->text());
+    }
+    attempt_ = (request.resume ? open_newest_attempt(*files_, base) : create_run_folder(*files_, base)).path;
+    attempt_ = std::filesystem::absolute(attempt_).string();
+  }
+
+  RunResult run() {
+    RunResult result;
+    for (int index = 0; index < static_cast<int>(stages_.size()); ++index) {
+      const Config ready = stage_config(stages_, index, folders_);
+      keys_.push_back(key_of(ready));
+      const std::string folder = folder_of(index);
+      std::unique_ptr<StageLock> lock;
+      if (!plan_.shared.empty()) lock = std::make_unique<StageLock>(folder + ".lock", kStageDeadline);
+      folders_.push_back(folder);
+      const bool done = is_complete(folder);
+      if (plan_.progress) plan_.progress(index, static_cast<int>(stages_.size()), stages_[index].name, done);
+      if (done) {
+        require_same(index, ready);
+        result = read_summary(*files_, open_newest_attempt(*files_, folder).path);
+        continue;
+      }
+      TrainRequest request = request_;
+      request.run_dir = folder;
+      request.resume = files_->exists(folder) && newest_attempt(*files_, folder) > 0;
+      result = runtime_.train(ready, request);
+      if (result.status != "completed" || result.exit_status != 0) return result;
+    }
+    stand_for_last();
+    result.folder = attempt_;
+    return result;
+  }
+
+ private:
+  /// Digest of the resolved configuration, with keys in place of the folders of other stages.
+  std::string key_of(const Config& config) {
+    Value root = config::check_run(config, runtime_.registry(), {}).resolved.root();
+    if (Value* const run = root.find("run")) run->erase("name");
+    for_each_text(root, [&](Value& text) {
+      const auto found = std::ranges::find(folders_, text.text());
+      if (found == folders_.end()) return;
+      Value key("key:" + keys_[static_cast<std::size_t>(found - folders_.begin())]);
+      text = std::move(key);
+    });
+    const std::string text = to_toml(root, false);
+    return sha256_of(std::as_bytes(std::span(text))).substr(0, kKeyDigits);
+  }
+
+  /// NN-name below the attempt; where stages are shared, that is a link.
+  std::string folder_of(int index) {
+    const std::string name = fmt::format("{:02}-{}", index + 1, stages_[index].name);
+    const std::string own = attempt_ + "/" + name;
+    if (plan_.shared.empty()) return own;
+    const std::string shared = std::filesystem::absolute(plan_.shared).string();
+    files_->make_directories(shared);
+    std::string target = fmt::format("{}/{}-{}", shared, stages_[index].name, keys_.back());
+    if (!files_->exists(own)) replace_by_link(own, target);
+    return target;
+  }
+
+  void replace_by_link(const std::string& path, const std::string& target) {
+    const std::string partial = path + ".tmp";
+    if (std::filesystem::is_symlink(partial)) files_->remove(partial);
+    files_->symlink(target, partial);
+    files_->rename(partial, path);
+  }
+
+  bool is_complete(const std::string& folder) {
+    if (!files_->exists(folder) || newest_attempt(*files_, folder) == 0) return false;
+    const std::string attempt = open_newest_attempt(*files_, folder).path;
+    return files_->exists(attempt + "/summary.json") && read_summary(*files_, attempt).status == "completed";
+  }
+
+  /// A stage that is complete is not trained again, so it must be the one that the file describes.
+  void require_same(int index, const Config& ready) {
+    const std::string path = open_newest_attempt(*files_, folders_.back()).path + "/config.resolved.toml";
+    const Value now = config::check_run(ready, runtime_.registry(), {}).resolved.root();
+    std::vector<std::string> keys;
+    for (const Difference& difference : differences(Config::load(path, {}).root(), now))
+      if (difference.key != "run.name") keys.push_back(difference.key);
+    if (!keys.empty())
+      fail_at(stages_[index].origin,
+              fmt::format(
+                  "stage {} is complete, with another configuration: {} differ{}; start a new attempt "
+                  "without --resume",
+                  config::quoted(stages_[index].name), fmt::join(keys, ", "), keys.size() == 1 ? "s" : ""));
+  }
+
+  // Whoever reads the run reads its last stage.
+  void stand_for_last() {
+    const std::string last = open_newest_attempt(*files_, folders_.back()).path;
+    for (const DirectoryEntry& entry : files_->list(last)) {
+      if (entry.name.starts_with(".")) continue;
+      replace_by_link(attempt_ + "/" + entry.name, last + "/" + entry.name);
+    }
+    files_->sync_directory(attempt_);
+  }
+
+  Runtime& runtime_;
+  TrainRequest request_;
+  const StagePlan& plan_;
+  std::vector<Stage> stages_;
+  std::unique_ptr<FileSystem> files_;
+  std::string attempt_;
+  std::vector<std::string> folders_, keys_;  ///< of the stages so far
+};
+
+}  // namespace
+
+std::vector<Stage> read_stages(const Config& file) {
+  const Value* const list = file.find("stage");
+  if (list == nullptr) return {};
+  if (!list->is_array() || list->array().empty())
+    fail_at(list->origin, fmt::format("expected [[stage]], a list of tables, found {}", list->description()));
+  std::vector<Stage> stages;
+  std::vector<std::string> problems, names;
+  std::vector<Resolution> tables;
+  for (const Value& table : list->array()) {
+    if (!table.is_table())
+      fail_at(table.origin,
+              fmt::format("expected [[stage]], a list of tables, found {}", table.description()));
+    tables.push_back(
+        resolve_options({.table = table, .owner = "[[stage]]", .specs = option_list(kStage)}, problems));
+    if (!problems.empty()) continue;
+    names.emplace_back(tables.back().options->text("name"));
+    if (!is_folder_name(names.back()) || names.back() == "draw")
+      problems.push_back(
+          fmt::format("{}: stage {}: a name has letters, digits, '_' and '-', and is not \"draw\"",
+                      table.origin.text(), config::quoted(names.back())));
+    if (std::ranges::count(names, names.back()) > 1)
+      problems.push_back(
+          fmt::format("{}: two stages are called {}", table.origin.text(), config::quoted(names.back())));
+  }
+  throw_problems(problems);
+  check_names(file, names);
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const Origin& origin = list->array()[i].origin;
+    Stage stage{names[i], laid_over(file, *tables[i].options, origin), {}, origin};
+    set_init(stage, *tables[i].options, static_cast<int>(i), stages);
+    find_needs(stage, static_cast<int>(i), names);
+    for (const int needed : stage.needs) {
+      if (stages[needed].config.find("recovery") == nullptr)
+        fail_at(stages[needed].origin,
+                fmt::format("stage {} keeps no weights, and stage {} reads them; give it a [recovery] type",
+                            config::quoted(stages[needed].name), config::quoted(stage.name)));
+    }
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders) {
+  Value root = stages[index].config.root();
+  for_each_text(root, [&](Value& text) {
+    if (!text.text().starts_with(kReference)) return;
+    const int stage = find_stage(stages, text.text().substr(kReference.size()));
+    text = with_origin(Value(folders.at(stage)), text.origin);
+  });
+  return stages[index].config.with_root(std::move(root));
+}
+
+Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index,
+                   std::vector<std::string>* facts) {
+  const Stage& stage = stages[index];
+  const Value* const from = stage.config.find("init.from");
+  const bool begins_with_stage = from != nullptr && from->is_text() && from->text().starts_with(kReference);
+  Value root = stage.config.root();
+  if (begins_with_stage) root.erase("init");
+  bool reads_others = false;
+  for_each_text(root, [&](const Value& text) { reads_others |= text.text().starts_with(kReference); });
+  if (!reads_others) return runtime.check(stage.config.with_root(std::move(root)), facts);
+  const std::vector<std::string> somewhere(stages.size(), std::filesystem::current_path().string());
+  const Config placed = stage_config(stages, index, somewhere);
+  if (facts != nullptr) *facts = {"reads other stages, so it is built when they are there"};
+  return config::check_run(placed, runtime.registry(), {}).resolved;
+}
+
+RunResult train_stages(Runtime& runtime, const Config& file, const TrainRequest& request,
+                       const StagePlan& plan) {
+  return Stages(runtime, file, request, plan).run();
+}
+
+}  // namespace tenon::train
