@@ -69,12 +69,18 @@ StoredRun::StoredRun(std::string user, FileSystem& files, Registry& registry, Ho
   folder_ = open_newest_attempt(files, run).path;
   choose(choice);
   digest_ = plugin::file_sha256(fmt::format("{}/checkpoints/step-{}/MANIFEST.json", folder_, step()));
-  const Config config = Config::load(folder_ + "/config.resolved.toml", {});
-  description_.model = component_table(config, folder_, "model");
+  config_ = Config::load(folder_ + "/config.resolved.toml", {});
+  description_.model = component_table(config_, folder_, "model");
   description_.attributes = attributes_of(files, folder_);
-  if (config.find("recovery") != nullptr) add_decoders(component_table(config, folder_, "recovery"));
+  if (config_.find("recovery") != nullptr) add_decoders(component_table(config_, folder_, "recovery"));
   weights_ = train::stored_weights(*reader_, doubt_);
   list_tensors();
+}
+
+std::string StoredRun::type_of(const char* table) const {
+  const Value* const found = config_.find(table);
+  const Value* const type = found == nullptr ? nullptr : found->find("type");
+  return type == nullptr || !type->is_text() ? "" : type->text();
 }
 
 void StoredRun::choose(const CheckpointChoice& choice) {

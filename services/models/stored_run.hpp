@@ -61,6 +61,8 @@ class StoredRun final : public StoredModel {
   void read(std::string_view tensor, const Shape& offset, TensorView out) override;
   GraphSpec graph(const DataInfo& data) override;
 
+  /// `type` of a table of the run's configuration; "" without one.
+  std::string type_of(const char* table) const;
   CheckpointReader& checkpoint() { return *reader_; }
   /// By replica, at least one; the model is the first.
   const std::vector<train::StoredWeights>& weights() const { return weights_; }
@@ -76,6 +78,7 @@ class StoredRun final : public StoredModel {
   FileSystem& files_;
   Registry& registry_;
   Host& host_;
+  Config config_;
   ModelDescription description_;
   std::unique_ptr<ResolvedOptions> recovery_options_;
   train::NamedComponent<Recovery> recovery_;  ///< it decodes rows that it has encoded

@@ -170,6 +170,13 @@ void InitialState::load_weights(ParameterSet& live, Device& device) {
 
 void InitialState::load_optimizer(const ParameterSet& live, Updater& updater, Part<Optimizer>& optimizer,
                                   Device& device, Counters& counters) {
+  if (init_.what == What::kWeights) return;
+  // Two rules may keep tensors of the same names.
+  if (const std::string there = run_->type_of("optimizer"); there != optimizer.id())
+    fail_config(
+        fmt::format("{}[init] what = \"{}\": {} was trained by optimizer '{}', and this run by '{}'; begin "
+                    "with what = \"weights\"",
+                    place(), loaded_.what, config::quoted(model_->folder()), there, optimizer.id()));
   if (init_.what != What::kOptimizer) return;
   std::vector<std::string> wrong;
   const auto stored_name = [&](std::string_view state, const std::string& parameter, DType dtype,

@@ -6,6 +6,7 @@
 #include "config/layers.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
+#include "models/model_folder.hpp"
 #include "record/run_files.hpp"
 #include "record/run_folder.hpp"
 
@@ -35,10 +36,25 @@ constexpr OptionSpec kStage[] = {
     option::texts("set", "[]").doc_text("values laid over them: \"optimizer.lr=3e-4\""),
     option::text("init", nullptr)
         .doc_text("stage whose weights it begins with, or \"draw\"; unless given, the stage before"),
+    option::text("transform", nullptr)
+        .doc_text(
+            "component that makes a model of those of [transform] from; unless given, of the stage before"),
 };
 
 [[noreturn]] void fail_at(const Origin& origin, const std::string& what) {
   fail_config(origin.text() + ": " + what);
+}
+
+/// Errors of a stage's configuration say whose it is: a `set` has no place of its own.
+template <typename Call>
+auto at_stage(const Origin& origin, const std::string& name, Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (error.kind() != ErrorKind::kConfig || what.find(origin.file + ":") != std::string::npos) throw;
+    fail_at(origin, fmt::format("stage {}: {}", config::quoted(name), what));
+  }
 }
 
 /// Calls visit(value) for all texts of a configuration.
@@ -66,9 +82,18 @@ Value with_origin(Value value, const Origin& origin) {
 /// Lays the files and values of a stage over the file, and last what [at.NAME] has.
 Config laid_over(const Config& file, const Options& options, const Origin& origin) {
   config::LayerStack stack;
-  stack.root = file.root();
-  stack.root.erase("stage");
-  stack.root.erase("at");
+  if (options.has("transform")) {
+    for (const char* const table : {"plugins", "transform"})
+      if (const Member* const member = file.root().find_member(table))
+        stack.root.set(table, member->value, member->origin);
+    if (stack.root.find("transform") == nullptr)
+      stack.root.set("transform", with_origin(Value(), origin), origin);
+    stack.root.find("transform")
+        ->set("type", with_origin(Value(std::string(options.text("transform"))), origin), origin);
+  } else {
+    stack.root = file.root();
+    for (const char* const table : {"stage", "at", "transform"}) stack.root.erase(table);
+  }
   for (const std::string_view path : options.texts("extends"))
     stack.add_file(resolve_path(std::string(path), origin));
   std::vector<std::string> sets;
@@ -107,6 +132,26 @@ void set_init(Stage& stage, const Options& options, int index, const std::vector
     if (init == nullptr) root.set("init", with_origin(Value(), stage.origin), stage.origin);
     root.find("init")->set("from", with_origin(Value(std::string(kReference) + from), stage.origin),
                            stage.origin);
+  }
+  stage.config = stage.config.with_root(std::move(root));
+}
+
+/// A transform makes its model of the stage before unless [transform] from says otherwise.
+void set_source(Stage& stage, const Options& options, int index, const std::vector<Stage>& earlier) {
+  if (options.has("init"))
+    fail_at(stage.origin,
+            fmt::format("stage {}: a transform begins with no weights of its own; name its sources "
+                        "in [transform] from",
+                        config::quoted(stage.name)));
+  Value root = stage.config.root();
+  Value& table = *root.find("transform");
+  if (table.find("from") == nullptr) {
+    if (index == 0)
+      fail_at(stage.origin,
+              fmt::format("stage {}: there is no stage before it; name the models in [transform] from",
+                          config::quoted(stage.name)));
+    Value from(Value::Array{with_origin(Value(std::string(kReference) + earlier.back().name), stage.origin)});
+    table.set("from", with_origin(std::move(from), stage.origin), stage.origin);
   }
   stage.config = stage.config.with_root(std::move(root));
 }
@@ -185,22 +230,27 @@ class Stages {
     RunResult result;
     for (int index = 0; index < static_cast<int>(stages_.size()); ++index) {
       const Config ready = stage_config(stages_, index, folders_);
-      keys_.push_back(key_of(ready));
+      keys_.push_back(at_stage(stages_[index].origin, stages_[index].name, [&] { return key_of(ready); }));
       const std::string folder = folder_of(index);
       std::unique_ptr<StageLock> lock;
       if (!plan_.shared.empty()) lock = std::make_unique<StageLock>(folder + ".lock", kStageDeadline);
       folders_.push_back(folder);
       const bool done = is_complete(folder);
       if (plan_.progress) plan_.progress(index, static_cast<int>(stages_.size()), stages_[index].name, done);
-      if (done) {
+      if (done && !stages_[index].transforms) {
         require_same(index, ready);
         result = read_summary(*files_, open_newest_attempt(*files_, folder).path);
+      }
+      if (done) continue;
+      if (stages_[index].transforms) {
+        at_stage(stages_[index].origin, stages_[index].name, [&] { plan_.transform(ready, folder); });
         continue;
       }
       TrainRequest request = request_;
       request.run_dir = folder;
       request.resume = files_->exists(folder) && newest_attempt(*files_, folder) > 0;
-      result = runtime_.train(ready, request);
+      result = at_stage(stages_[index].origin, stages_[index].name,
+                        [&] { return runtime_.train(ready, request); });
       if (result.status != "completed" || result.exit_status != 0) return result;
     }
     stand_for_last();
@@ -211,7 +261,9 @@ class Stages {
  private:
   /// Digest of the resolved configuration, with keys in place of the folders of other stages.
   std::string key_of(const Config& config) {
-    Value root = config::check_run(config, runtime_.registry(), {}).resolved.root();
+    Value root = config.find("transform") != nullptr
+                     ? config.root()
+                     : config::check_run(config, runtime_.registry(), {}).resolved.root();
     if (Value* const run = root.find("run")) run->erase("name");
     for_each_text(root, [&](Value& text) {
       const auto found = std::ranges::find(folders_, text.text());
@@ -243,6 +295,7 @@ class Stages {
   }
 
   bool is_complete(const std::string& folder) {
+    if (models::is_model_folder(*files_, folder)) return true;
     if (!files_->exists(folder) || newest_attempt(*files_, folder) == 0) return false;
     const std::string attempt = open_newest_attempt(*files_, folder).path;
     return files_->exists(attempt + "/summary.json") && read_summary(*files_, attempt).status == "completed";
@@ -265,7 +318,8 @@ class Stages {
 
   // Whoever reads the run reads its last stage.
   void stand_for_last() {
-    const std::string last = open_newest_attempt(*files_, folders_.back()).path;
+    const std::string last =
+        stages_.back().transforms ? folders_.back() : open_newest_attempt(*files_, folders_.back()).path;
     for (const DirectoryEntry& entry : files_->list(last)) {
       if (entry.name.starts_with(".")) continue;
       replace_by_link(attempt_ + "/" + entry.name, last + "/" + entry.name);
@@ -312,11 +366,15 @@ std::vector<Stage> read_stages(const Config& file) {
   check_names(file, names);
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const Origin& origin = list->array()[i].origin;
-    Stage stage{names[i], laid_over(file, *tables[i].options, origin), {}, origin};
-    set_init(stage, *tables[i].options, static_cast<int>(i), stages);
+    Stage stage{names[i],
+                at_stage(origin, names[i], [&] { return laid_over(file, *tables[i].options, origin); }),
+                {},
+                origin,
+                tables[i].options->has("transform")};
+    (stage.transforms ? set_source : set_init)(stage, *tables[i].options, static_cast<int>(i), stages);
     find_needs(stage, static_cast<int>(i), names);
     for (const int needed : stage.needs) {
-      if (stages[needed].config.find("recovery") == nullptr)
+      if (!stages[needed].transforms && stages[needed].config.find("recovery") == nullptr)
         fail_at(stages[needed].origin,
                 fmt::format("stage {} keeps no weights, and stage {} reads them; give it a [recovery] type",
                             config::quoted(stages[needed].name), config::quoted(stage.name)));
@@ -336,13 +394,19 @@ Config stage_config(const std::vector<Stage>& stages, int index, const std::vect
   return stages[index].config.with_root(std::move(root));
 }
 
-Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index,
+namespace {
+
+Config check_alone(Runtime& runtime, const std::vector<Stage>& stages, int index,
                    std::vector<std::string>* facts) {
   const Stage& stage = stages[index];
   const Value* const from = stage.config.find("init.from");
   const bool begins_with_stage = from != nullptr && from->is_text() && from->text().starts_with(kReference);
   Value root = stage.config.root();
   if (begins_with_stage) root.erase("init");
+  if (stage.transforms) {
+    if (facts != nullptr) *facts = {"a transform: its sources are opened when they are there"};
+    return stage.config;
+  }
   bool reads_others = false;
   for_each_text(root, [&](const Value& text) { reads_others |= text.text().starts_with(kReference); });
   if (!reads_others) return runtime.check(stage.config.with_root(std::move(root)), facts);
@@ -350,6 +414,14 @@ Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index
   const Config placed = stage_config(stages, index, somewhere);
   if (facts != nullptr) *facts = {"reads other stages, so it is built when they are there"};
   return config::check_run(placed, runtime.registry(), {}).resolved;
+}
+
+}  // namespace
+
+Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index,
+                   std::vector<std::string>* facts) {
+  return at_stage(stages[index].origin, stages[index].name,
+                  [&] { return check_alone(runtime, stages, index, facts); });
 }
 
 RunResult train_stages(Runtime& runtime, const Config& file, const TrainRequest& request,

@@ -17,9 +17,10 @@ namespace tenon::train {
 
 struct Stage {
   std::string name;
-  Config config;           ///< complete but for the folders of other stages
-  std::vector<int> needs;  ///< earlier stages whose folders its configuration names, ascending
-  Origin origin;           ///< of its table
+  Config config;            ///< complete but for the folders of other stages
+  std::vector<int> needs;   ///< earlier stages whose folders its configuration names, ascending
+  Origin origin;            ///< of its table
+  bool transforms = false;  ///< it trains nothing: its configuration is that of `tenon transform`
 };
 
 /// The stages of a file; empty where it has no [[stage]]. Throws Error(kConfig) for names that are missing,
@@ -40,6 +41,8 @@ struct StagePlan {
   /// Folder below which stages are kept by what they are: those of equal configuration and inputs are trained
   /// once, whichever run came first. "" = below the run's attempt.
   std::string shared;
+  /// Makes the model folder `folder` as the tables [transform] and [plugins] of a stage say.
+  std::function<void(const Config& stage, const std::string& folder)> transform;
   /// Told before a stage begins, and once for one that is there already.
   std::function<void(int index, int stages, const std::string& name, bool done)> progress;
 };

@@ -149,7 +149,7 @@ TEST_F(Init, WithTheOptimizerGoesOnWithItsStateAndItsCountOfUpdates) {
   const Ended other = train("other", {"--set", "init.from=source", "--set", "init.what=\"weights+optimizer\"",
                                       "--set", "optimizer={type=\"lamb\"}"});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("has the state of another optimizer"));
+  EXPECT_THAT(other.err, HasSubstr("was trained by optimizer 'adamw', and this run by 'lamb'"));
 }
 
 TEST_F(Init, AForkEqualsTheRunThatWasNotStopped) {
@@ -187,10 +187,14 @@ TEST_F(Init, AForkEqualsTheRunThatWasNotStopped) {
   const struct {
     std::vector<std::string> sets;
     const char* says;
-  } refused[] = {{{"--set", "model.width=32"}, "a fork needs the model"},
-                 {{"--set", "optimizer={type=\"lamb\"}"}, "a fork needs the model, optimizer"},
-                 {{"--set", "run.steps=3"}, "the checkpoint is of slot 4, and run.steps is 3"},
-                 {{"--set", "init.missing=\"draw\""}, "a fork is the run that it comes from"}};
+  } refused[] = {
+      {{"--set", "model.width=32"}, "17 parameters do not fit this model"},
+      {{"--set", "optimizer={type=\"lamb\"}"}, "was trained by optimizer 'adamw', and this run by 'lamb'"},
+      {{"--set", "sync={type=\"diloco\", interval=4}", "--set", "parallel.ranks=2", "--set",
+        "transport.type=\"thread\""},
+       "a fork needs the parallel.ranks and the sync strategy"},
+      {{"--set", "run.steps=3"}, "the checkpoint is of slot 4, and run.steps is 3"},
+      {{"--set", "init.missing=\"draw\""}, "a fork is the run that it comes from"}};
   for (const auto& c : refused) {
     const Ended ended = train("refused", joined({words[0], words[1]}, c.sets));
     EXPECT_EQ(ended.status, 2) << c.says;

@@ -65,7 +65,8 @@ TEST_F(Stages, AreTheRunsThatTheyAreAlone) {
   EXPECT_EQ(hash("all/1"), hash("all/1/03-third/1"));
   const Ended evaluated = scratch_.run({"evaluate", "all"});
   EXPECT_EQ(evaluated.status, 0) << evaluated.err;
-  EXPECT_EQ(alone("d", {"--set", "init.from=all", "--set", "run.steps=1", "--set", "optimizer.lr=0"}), hash("all/1"));
+  EXPECT_EQ(alone("d", {"--set", "init.from=all", "--set", "run.steps=1", "--set", "optimizer.lr=0"}),
+            hash("all/1"));
   // What [at.NAME] says reaches one stage; a value of the file reaches those that do not say it themselves.
   const Ended changed = train("changed", {"--set", "at.third.run.steps=5", "--set", "run.steps=2"});
   ASSERT_EQ(changed.status, 0) << changed.err;
@@ -80,8 +81,8 @@ TEST_F(Stages, InterruptedAnywhereEndInTheSameBits) {
   int kills = 0;
   for (const std::string phase : {"compute", "write", "rename"}) {
     // Each attempt ends at a random place of the stage that is running.
-    for (int attempt = 0; attempt < 12; ++attempt) {
-      const int count = std::uniform_int_distribution<int>(1, 4)(draws);
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      const int count = std::uniform_int_distribution<int>(1, 3)(draws);
       std::vector<std::string> words = {"--set", "recovery.every=1"};
       if (attempt > 0) words.emplace_back("--resume");
       const Ended ended = train(phase, words, {{"TENON_KILL_AT", phase + ":" + std::to_string(count)}});
@@ -97,7 +98,7 @@ TEST_F(Stages, InterruptedAnywhereEndInTheSameBits) {
   // A stage that is complete is not trained again, so it must be the one that the file describes.
   const Ended other = train("compute", {"--set", "at.first.optimizer.lr=0.5", "--resume"});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("stage 'first' is complete, with another configuration"));
+  EXPECT_THAT(other.err, HasSubstr("stage \"first\" is complete, with another configuration"));
 }
 
 TEST_F(Stages, OfEqualConfigurationAreTrainedOnceBelowOneFolder) {
@@ -120,12 +121,13 @@ TEST_F(Stages, OfEqualConfigurationAreTrainedOnceBelowOneFolder) {
 }
 
 TEST_F(Stages, ThatArmsOfAStudyShareAreTrainedOncePerSeed) {
-  const std::string run = replaced(read_file(scratch_ / "run.toml"), "log_every = 1\n",
-                                   "log_every = 1\neval_batches = 4\n");
-  write_file(scratch_ / "base.toml", run + kStages);
+  const std::string run =
+      replaced(read_file(scratch_ / "run.toml"), "log_every = 1\n", "log_every = 1\neval_batches = 4\n");
+  write_file(scratch_ / "base.toml", run + replaced(kStages, "\"run.steps=3\", ", ""));
   std::string study = "base = \"base.toml\"\nseeds = [3, 4]\nmargin = 0.001\n[budget]\nsteps = 6\n";
   for (const char* rate : {"1e-3", "2e-3", "3e-3", "4e-3"})
-    study += std::string("[[arm]]\nname = \"at") + rate + "\"\nset = [\"at.third.optimizer.lr=" + rate + "\"]\n";
+    study +=
+        std::string("[[arm]]\nname = \"at") + rate + "\"\nset = [\"at.third.optimizer.lr=" + rate + "\"]\n";
   write_file(scratch_ / "study.toml", study);
   const Ended ended = scratch_.run({"ab", "study.toml", "--out", "out", "--jobs", "2", "--json"});
   ASSERT_EQ(ended.status, 0) << ended.err << ended.out;
@@ -137,7 +139,7 @@ TEST_F(Stages, ThatArmsOfAStudyShareAreTrainedOncePerSeed) {
     EXPECT_FALSE(fs::exists(entry.path() / "2")) << name << " was trained twice";
   }
   EXPECT_EQ(trained, (std::map<std::string, int>{{"first", 2}, {"second", 2}, {"third", 8}}));
-  EXPECT_EQ(json::parse(ended.out)["arms"].size(), 4u);
+  EXPECT_EQ(json::parse(ended.out)["arms"].size(), 3u) << "beside the baseline";
 }
 
 TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
@@ -153,7 +155,7 @@ TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
       {"[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\ninit = \"c\"\n", "there is no stage"},
       {"[[stage]]\nname = \"a\"\nset = [\"recovery.typ=1\"]\n", "recovery"},
       {"[at.b.run]\nsteps = 1\n[[stage]]\nname = \"a\"\n", "[at.b]: there is no stage of that name"},
-      {"[[stage]]\nname = \"a\"\nsteps = 3\n", "unknown"},
+      {"[[stage]]\nname = \"a\"\nsteps = 3\n", "has no option 'steps'"},
       {"[[stage]]\nname = \"a\"\nextends = [\"nowhere.toml\"]\n", "nowhere.toml"},
   };
   for (const auto& c : cases) {
