@@ -22,13 +22,32 @@ struct Shape {
   std::int64_t batch, time, heads, d_head, window;
   double scale;
   bool masked;
+  std::int64_t kv_heads = 0;   ///< 0: heads
+  std::int64_t earlier = 0;    ///< keys before the first query
+  std::int64_t documents = 0;  ///< about so many tokens each; 1: every token is one; 0: none
+
+  std::int64_t keys() const { return time + earlier; }
+  std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  std::int64_t fused() const { return (heads + 2 * key_heads()) * d_head; }
 };
 // Around the edges of tiles (64 and 32 rows) and slices (128 columns).
-constexpr Shape kShapes[] = {{1, 1, 1, 1, 0, 1.0, false},      {2, 33, 3, 20, 0, 0.25, false},
-                             {1, 64, 1, 16, 0, 0.25, false},   {2, 130, 2, 16, 37, 0.25, false},
-                             {1, 200, 1, 64, 65, 0.125, true}, {2, 70, 2, 64, 0, 0.125, true},
-                             {1, 97, 3, 8, 1, 1.0, false},     {1, 75, 1, 128, 0, 0.1, false},
-                             {1, 70, 2, 150, 9, 0.08, true},   {1, 130, 1, 260, 0, 0.06, false}};
+constexpr Shape kShapes[] = {{1, 1, 1, 1, 0, 1.0, false},
+                             {2, 33, 3, 20, 0, 0.25, false},
+                             {1, 64, 1, 16, 0, 0.25, false},
+                             {2, 130, 2, 16, 37, 0.25, false},
+                             {1, 200, 1, 64, 65, 0.125, true},
+                             {2, 70, 2, 64, 0, 0.125, true},
+                             {1, 97, 3, 8, 1, 1.0, false},
+                             {1, 75, 1, 128, 0, 0.1, false},
+                             {1, 70, 2, 150, 9, 0.08, true},
+                             {1, 130, 1, 260, 0, 0.06, false},
+                             {2, 70, 4, 16, 0, 0.25, false, 2},
+                             {1, 70, 4, 150, 20, 0.08, true, 1, 5},
+                             {1, 3, 2, 16, 0, 0.25, false, 1, 140},
+                             {2, 65, 2, 20, 40, 0.25, false, 0, 64},
+                             {2, 200, 2, 16, 0, 0.25, false, 0, 0, 50},
+                             {1, 70, 2, 16, 0, 0.25, false, 0, 0, 1},
+                             {2, 150, 6, 20, 33, 0.25, true, 2, 77, 60}};
 
 /// Inputs from one fused projection, and the results computed from them.
 template <class S>
@@ -38,32 +57,37 @@ struct Problem {
   std::vector<S> qkv, dout, out, dqkv;
   std::vector<A> lse, sums;
   std::vector<std::uint8_t> mask;
+  std::vector<std::int32_t> documents;
 
   explicit Problem(const Shape& s) : shape(s) {
-    const std::size_t n = s.batch * s.time * s.heads * s.d_head;
-    qkv = random_values<S>(3 * n, 1);
+    const std::size_t n = s.batch * s.time * s.heads * s.d_head, fused = s.batch * s.keys() * s.fused();
+    qkv = random_values<S>(fused, 1);
     dout = random_values<S>(n, 2);
-    out.resize(n), dqkv.resize(3 * n);
+    out.resize(n), dqkv.resize(fused);
     lse.resize(s.batch * s.heads * s.time);
     sums.resize(lse.size());
-    if (!s.masked) return;
-    // The first queries see nothing at all, and a whole tile of keys is hidden where there are more.
-    for (std::int64_t i = 0; i < s.batch * s.time; ++i) {
-      const std::int64_t t = i % s.time;
-      mask.push_back(t < 2 || (t >= 64 && t < 128 && s.time > 150) || i % 5 == 3 ? 0 : 1);
+    for (std::int64_t i = 0; i < s.batch * s.keys(); ++i) {
+      const std::int64_t t = i % s.keys();
+      // The first queries see nothing at all, and a whole tile of keys is hidden where there are more.
+      if (s.masked) mask.push_back(t < 2 || (t >= 64 && t < 128 && s.time > 150) || i % 5 == 3 ? 0 : 1);
+      if (s.documents == 0) continue;
+      const bool begins = (static_cast<std::uint64_t>(i) * 2654435761u >> 7) % s.documents == 0;
+      documents.push_back(t == 0 ? -7 : documents.back() + (begins ? 3 : 0));
     }
   }
 
   AttentionArgs<S> args() {
     AttentionArgs<S> a;
-    const std::int64_t width = shape.heads * shape.d_head;
+    const std::int64_t width = shape.heads * shape.d_head, key_width = shape.key_heads() * shape.d_head;
     a.batch = shape.batch, a.time = shape.time, a.heads = shape.heads, a.d_head = shape.d_head;
+    a.kv_heads = shape.key_heads(), a.keys = shape.keys();
     a.window = shape.window, a.scale = static_cast<A>(shape.scale);
-    a.q = qkv.data(), a.k = qkv.data() + width, a.v = qkv.data() + 2 * width;
-    a.qkv_row_stride = a.dqkv_row_stride = 3 * width;
+    a.q = qkv.data(), a.k = a.q + width, a.v = a.k + key_width;
+    a.q_row_stride = a.kv_row_stride = a.dq_row_stride = a.dkv_row_stride = shape.fused();
     a.key_mask = mask.empty() ? nullptr : mask.data();
+    a.documents = documents.empty() ? nullptr : documents.data();
     a.out = out.data(), a.out_row_stride = width, a.lse = lse.data(), a.dout = dout.data();
-    a.dq = dqkv.data(), a.dk = dqkv.data() + width, a.dv = dqkv.data() + 2 * width;
+    a.dq = dqkv.data(), a.dk = a.dq + width, a.dv = a.dk + key_width;
     return a;
   }
 
@@ -91,13 +115,14 @@ struct Problem {
   }
 };
 
-/// The largest sum over queries of the probabilities of one key.
+/// The largest sum over queries, of all heads that read it, of the probabilities of one key.
 double largest_column(Problem<double>& p) {
   const AttentionArgs<double> a = p.args();
   double largest = 1;
+  std::vector<double> columns;
   for (std::int64_t b = 0; b < a.batch; ++b)
     for (std::int64_t h = 0; h < a.heads; ++h) {
-      std::vector<double> columns(a.time);
+      if (h % (a.heads / a.kv_heads) == 0) columns.assign(a.keys, 0);
       for (std::int64_t t = 0; t < a.time; ++t) {
         const double lse = a.lse[(b * a.heads + h) * a.time + t];
         const auto logits = reference::attention_logits(a, b, h, t);
@@ -115,10 +140,11 @@ struct Bounds {
   double out, lse, dq, dk, dv;
 
   Bounds(const Shape& s, double u, double r, double column) {
-    const auto d = static_cast<double>(s.d_head), time = static_cast<double>(s.time);
+    const auto d = static_cast<double>(s.d_head);
+    const auto time = static_cast<double>(s.keys() * (s.heads / s.key_heads()));
     const double logit = (d + 2) * u * d * s.scale;  // d products and sums
     const double p = 2 * logit + 16 * u;             // relative: exp of a logit less the largest, or lse
-    const double chain = (time + 16) * u;            // over keys or queries, with rescaling
+    const double chain = (time + 16) * u;            // over keys, or queries of all heads, with rescaling
     // Weights sum up to one: their own errors, their sum's, and that of the chain over V.
     out = 2 * (p + chain) + r;
     lse = logit + 2 * (p + chain);
@@ -133,17 +159,22 @@ struct Bounds {
 
 template <class S>
 void expect_near(const std::vector<S>& found, const std::vector<double>& expected, double bound, double r,
-                 const char* what, const Shape& s, std::int64_t part = 0, std::int64_t parts = 1) {
-  const std::int64_t width = s.heads * s.d_head;
+                 const char* what, const Shape& s, int part = -1) {
+  // Columns of q, k and v in a fused row.
+  const std::int64_t width = s.heads * s.d_head, key_width = s.key_heads() * s.d_head;
+  const std::int64_t ends[] = {width, width + key_width, width + 2 * key_width};
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (parts > 1 && static_cast<std::int64_t>(i) / width % parts != part) continue;
+    const std::int64_t column = static_cast<std::int64_t>(i) % s.fused();
+    if (part >= 0 && (column >= ends[part] || (part > 0 && column < ends[part - 1]))) continue;
     const auto value = static_cast<double>(reference::get(found[i]));
     if (std::isinf(expected[i]) && value == expected[i]) continue;
     const double error = std::abs(value - expected[i]) - 1.01 * r * std::abs(expected[i]);
     worst = error > worst || std::isnan(error) ? error : worst;
   }
-  EXPECT_LE(worst, bound) << what << ": time " << s.time << " d " << s.d_head << " window " << s.window;
+  EXPECT_LE(worst, bound) << what << ": time " << s.time << " d " << s.d_head << " window " << s.window
+                          << " key heads " << s.kv_heads << " earlier " << s.earlier << " documents "
+                          << s.documents;
 }
 
 template <class S>
@@ -162,9 +193,9 @@ TYPED_TEST(CudaAttentionTest, MatchesTheReference) {
     problem.run(LaunchOrder::kAscending);
     expect_near(problem.out, expected.out, bounds.out, r, "out", s);
     expect_near(problem.lse, expected.lse, bounds.lse, u, "lse", s);
-    expect_near(problem.dqkv, expected.dqkv, bounds.dq, r, "dq", s, 0, 3);
-    expect_near(problem.dqkv, expected.dqkv, bounds.dk, r, "dk", s, 1, 3);
-    expect_near(problem.dqkv, expected.dqkv, bounds.dv, r, "dv", s, 2, 3);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dq, r, "dq", s, 0);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dk, r, "dk", s, 1);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dv, r, "dv", s, 2);
   }
 }
 

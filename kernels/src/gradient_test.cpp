@@ -134,30 +134,39 @@ TEST(Gradient, CrossEntropy) {
 }
 
 TEST(Gradient, Attention) {
-  constexpr std::int64_t batch = 2, time = 7, heads = 2, d = 3, width = heads * d;
+  constexpr std::int64_t batch = 2, keys = 7, heads = 4, d = 3, width = heads * d;
   const std::vector<std::uint8_t> mask = {1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1};
-  for (const std::int64_t window : {0, 3})
-    for (const bool masked : {false, true}) {
-      const std::size_t n = batch * time * width;
-      Vector q = random_values<double>(n, 1), k = random_values<double>(n, 2),
-             v = random_values<double>(n, 3), w = random_values<double>(n, 4);
-      Vector out(n), dq(n), dk(n), dv(n), lse(batch * heads * time);
-      AttentionArgs<double> a;
-      a.batch = batch, a.time = time, a.heads = heads, a.d_head = d, a.window = window, a.scale = 0.6;
-      a.q = q.data(), a.k = k.data(), a.v = v.data(),
-      a.qkv_row_stride = a.out_row_stride = a.dqkv_row_stride = width;
-      a.key_mask = masked ? mask.data() : nullptr;
-      a.out = out.data(), a.lse = lse.data(), a.dout = w.data();
-      a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
-      const auto loss = [&] {
-        return f64().attention.forward(a, 0, attention_forward_items(a), nullptr), dot(w, out);
-      };
-      loss();
-      f64().attention.backward(a, 0, attention_backward_items(a), nullptr);
-      expect_gradient(q, loss, dq, "q");
-      expect_gradient(k, loss, dk, "k");
-      expect_gradient(v, loss, dv, "v");
-    }
+  const std::vector<std::int32_t> documents = {0, 1, 1, 1, 2, 2, 2, 5, 5, 5, 5, 5, 5, 9};
+  struct Case {
+    std::int64_t window, kv_heads, time;
+    bool masked, packed;
+  };
+  for (const Case& c : {Case{0, 4, 7, false, false}, Case{0, 4, 7, true, false}, Case{3, 4, 7, false, false},
+                        Case{3, 4, 7, true, false}, Case{0, 2, 7, false, false}, Case{0, 1, 7, true, true},
+                        Case{2, 2, 7, false, true}, Case{0, 4, 3, false, false}, Case{4, 2, 5, true, true}}) {
+    const std::size_t n = batch * c.time * width, key_n = batch * keys * c.kv_heads * d;
+    Vector q = random_values<double>(n, 1), k = random_values<double>(key_n, 2),
+           v = random_values<double>(key_n, 3), w = random_values<double>(n, 4);
+    Vector out(n), dq(n), dk(key_n), dv(key_n), lse(batch * heads * c.time);
+    AttentionArgs<double> a;
+    a.batch = batch, a.time = c.time, a.heads = heads, a.d_head = d, a.window = c.window, a.scale = 0.6;
+    a.kv_heads = c.kv_heads, a.keys = keys;
+    a.q = q.data(), a.k = k.data(), a.v = v.data();
+    a.q_row_stride = a.out_row_stride = a.dq_row_stride = width;
+    a.kv_row_stride = a.dkv_row_stride = c.kv_heads * d;
+    a.key_mask = c.masked ? mask.data() : nullptr;
+    a.documents = c.packed ? documents.data() : nullptr;
+    a.out = out.data(), a.lse = lse.data(), a.dout = w.data();
+    a.dq = dq.data(), a.dk = dk.data(), a.dv = dv.data();
+    const auto loss = [&] {
+      return f64().attention.forward(a, 0, attention_forward_items(a), nullptr), dot(w, out);
+    };
+    loss();
+    f64().attention.backward(a, 0, attention_backward_items(a), nullptr);
+    expect_gradient(q, loss, dq, "q");
+    expect_gradient(k, loss, dk, "k");
+    expect_gradient(v, loss, dv, "v");
+  }
 }
 
 }  // namespace

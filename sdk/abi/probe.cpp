@@ -235,6 +235,7 @@ TYPE(RowObserver)
 
 // <tenon/ops/attention.hpp>
 TYPE(AttentionSpec)
+TYPE(AttentionMasks)
 TYPE(AttentionKernel)
 TYPE(Attention)
 

@@ -1,6 +1,7 @@
 // Causal attention block by block (contract: attention.hpp; scheme: Dao, "FlashAttention-2", 2023). Blocks
-// are 64 queries by 64 keys in every kernel set and start at time 0, so the order of sums depends on the
-// shape alone. Blocks that the mask hides entirely are skipped. Scores are masked before exp, never after.
+// are 64 queries by 64 keys in every kernel set and start at time 0, so the order of sums depends on shapes
+// and documents alone. Blocks that lie outside all windows and documents are skipped. Scores are masked
+// before exp, never after.
 #pragma once
 
 #include <tenon/kernels/attention.hpp>
@@ -36,23 +37,80 @@ TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, 
               });
 }
 
-/// First key that query t sees, before the key mask.
-template <class S>
-TENON_INLINE std::int64_t first_key(const AttentionArgs<S>& args, std::int64_t t) {
-  return args.window > 0 ? most(0, t - args.window + 1) : 0;
+/// The first key of the document that the key at `position` is in.
+TENON_INLINE std::int64_t document_begin(const std::int32_t* documents, std::int64_t position) {
+  std::int64_t low = 0, high = position;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (documents[middle] < documents[position])
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
 }
 
-/// Scales the scores of one query against keys [k0, k0 + keys) and sets those of hidden keys to -infinity.
+/// The place after the last key of that document.
+TENON_INLINE std::int64_t document_end(const std::int32_t* documents, std::int64_t position,
+                                       std::int64_t keys) {
+  std::int64_t low = position + 1, high = keys;
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    if (documents[middle] > documents[position])
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/// Place of query 0 among the keys.
 template <class S>
-TENON_INLINE void mask_row(const AttentionArgs<S>& args, const std::uint8_t* key_mask, std::int64_t t,
-                           std::int64_t k0, std::int64_t keys, float* row) {
+TENON_INLINE std::int64_t first_position(const AttentionArgs<S>& args) {
+  return args.keys - args.time;
+}
+
+/// firsts[i] = first key that query q0 + i sees, before the key mask; ascending. Queries beyond `queries`
+/// repeat the last.
+template <class S>
+TENON_INLINE void first_keys(const AttentionArgs<S>& args, const std::int32_t* documents, std::int64_t q0,
+                             std::int64_t queries, std::int64_t* firsts) {
+  const std::int64_t position = first_position(args) + q0;
+  std::int64_t begin = documents == nullptr ? 0 : document_begin(documents, position);
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t p = position + i;
+    if (documents != nullptr && i > 0 && documents[p] != documents[p - 1]) begin = p;
+    firsts[i] = args.window > 0 ? most(begin, p - args.window + 1) : begin;
+  }
+  for (std::int64_t i = queries; i < kQueries; ++i) firsts[i] = firsts[queries - 1];
+}
+
+/// The queries [begin, end) that see some key of [k0, k0 + keys), before the key mask.
+struct QueryRange {
+  std::int64_t begin, end;
+};
+template <class S>
+TENON_INLINE QueryRange queries_of(const AttentionArgs<S>& args, const std::int32_t* documents,
+                                   std::int64_t k0, std::int64_t keys) {
+  const std::int64_t last = k0 + keys - 1;
+  std::int64_t end = args.window > 0 ? least(args.keys, last + args.window) : args.keys;
+  if (documents != nullptr) end = least(end, document_end(documents, last, args.keys));
+  return {most(0, k0 - first_position(args)), end - first_position(args)};
+}
+
+/// Scales the scores of the query at `position`, which sees no key before `first_seen`, against keys [k0, k0
+/// + keys) and sets those of hidden keys to -infinity.
+template <class S>
+TENON_INLINE void mask_row(const AttentionArgs<S>& args, const std::uint8_t* key_mask,
+                           std::int64_t first_seen, std::int64_t position, std::int64_t k0, std::int64_t keys,
+                           float* row) {
   const F factor = splat(args.scale), hidden = splat(kMinusInfinity);
-  const std::int64_t first = first_key(args, t) - k0, last = t - k0;
+  const std::int64_t first = first_seen - k0, last = position - k0;
   for_lanes(0, keys, [&](std::int64_t j, std::int64_t count) TENON_BODY {
     F s = load_group(row + j, count) * factor;
     if (first > j || last < j + count - 1) {
       const I index = lanes_from(j);
-      const I before = index < splat_int(static_cast<std::int32_t>(most(first, 0)));
+      const I before = index < splat_int(static_cast<std::int32_t>(least(most(first, 0), kKeys)));
       const I behind = splat_int(static_cast<std::int32_t>(last < -1 ? -1 : least(last, kKeys))) < index;
       s = select(before | behind, hidden, s);
     }
@@ -65,22 +123,34 @@ TENON_INLINE void mask_row(const AttentionArgs<S>& args, const std::uint8_t* key
 
 template <class S>
 struct AttentionHead {
-  Strided<S> q, k, v;  ///< [time, d_head]
+  Strided<S> q, k, v;  ///< [time, d_head], [keys, d_head]
   const std::uint8_t* key_mask;
-  std::int64_t out_offset, lse_offset, gradient_offset;
+  const std::int32_t* documents;
+  std::int64_t key_head;  ///< over all batches
+  std::int64_t out_offset, lse_offset, dq_offset, dkv_offset;
 };
 
 template <class S>
 TENON_INLINE AttentionHead<S> head_of(const AttentionArgs<S>& args, std::int64_t pair) {
   const std::int64_t b = pair / args.heads, h = pair % args.heads;
-  const std::int64_t offset = b * args.time * args.qkv_row_stride + h * args.d_head;
-  return {{args.q + offset, args.qkv_row_stride, 1},
-          {args.k + offset, args.qkv_row_stride, 1},
-          {args.v + offset, args.qkv_row_stride, 1},
-          args.key_mask == nullptr ? nullptr : args.key_mask + b * args.time,
+  const std::int64_t key_head = h / (args.heads / args.kv_heads);
+  const std::int64_t of_keys = b * args.keys * args.kv_row_stride + key_head * args.d_head;
+  return {{args.q + b * args.time * args.q_row_stride + h * args.d_head, args.q_row_stride, 1},
+          {args.k + of_keys, args.kv_row_stride, 1},
+          {args.v + of_keys, args.kv_row_stride, 1},
+          args.key_mask == nullptr ? nullptr : args.key_mask + b * args.keys,
+          args.documents == nullptr ? nullptr : args.documents + b * args.keys,
+          b * args.kv_heads + key_head,
           b * args.time * args.out_row_stride + h * args.d_head,
           pair * args.time,
-          b * args.time * args.dqkv_row_stride + h * args.d_head};
+          b * args.time * args.dq_row_stride + h * args.d_head,
+          b * args.keys * args.dkv_row_stride + key_head * args.d_head};
+}
+
+/// Keys whose gradients backward holds at a time: a block, or all where several query heads add to them.
+template <class S>
+TENON_INLINE std::int64_t keys_held(const AttentionArgs<S>& args) {
+  return args.heads == args.kv_heads ? kKeys : args.keys;
 }
 
 template <class S>
@@ -95,7 +165,8 @@ TENON_INLINE Strided<S> transposed(Strided<S> a) {
 /// Workspace of backward (its layout: attention_backward_head); forward needs less.
 template <class S>
 std::int64_t attention_workspace(const AttentionArgs<S>& args) {
-  const std::int64_t scores = 2 * kQueries * kKeys, gradients = (args.time + 2 * kKeys) * args.d_head;
+  const std::int64_t scores = 2 * kQueries * kKeys,
+                     gradients = (args.time + 2 * keys_held(args)) * args.d_head;
   const std::int64_t wide = 2 * (kQueries + kKeys) * args.d_head;
   return scores + gradients + args.time + wide;
 }
@@ -128,14 +199,17 @@ void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S
     total[i] = 0.0f;
   }
   __builtin_memset(sums, 0, (queries * d) * sizeof(float));
+  std::int64_t firsts[kQueries];
+  first_keys(args, head.documents, q0, queries, firsts);
+  const std::int64_t position = first_position(args) + q0;
 
-  for (std::int64_t k0 = first_key(args, q0) / kKeys * kKeys; k0 < q0 + queries; k0 += kKeys) {
-    const std::int64_t keys = least(kKeys, args.time - k0);
+  for (std::int64_t k0 = firsts[0] / kKeys * kKeys; k0 < position + queries; k0 += kKeys) {
+    const std::int64_t keys = least(kKeys, args.keys - k0);
     block_product(queries, keys, d, rows_from(head.q, q0), transposed(rows_from(head.k, k0)), scores, kKeys,
                   false);
     for (std::int64_t i = 0; i < queries; ++i) {
       float* row = scores + i * kKeys;
-      mask_row(args, head.key_mask, q0 + i, k0, keys, row);
+      mask_row(args, head.key_mask, firsts[i], position + i, k0, keys, row);
       const float here = row_max(row, keys);
       const float shift = here > highest[i] ? here : highest[i];
       const float base = shift == kMinusInfinity ? 0.0f : shift;
@@ -183,16 +257,19 @@ TENON_INLINE void put_rows(const float* from, std::int64_t rows, std::int64_t d,
     });
 }
 
+/// One query head of those that read a key head: the first begins the sums of dk and dv, the last writes
+/// them.
 template <class S>
-void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S>& head, float* workspace) {
-  const std::int64_t time = args.time, d = args.d_head;
+void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S>& head, bool begins,
+                             bool writes, float* workspace) {
+  const std::int64_t time = args.time, d = args.d_head, held = keys_held(args);
   float* p = workspace;               // probabilities of one block, [queries, keys]
   float* ds = p + kQueries * kKeys;   // gradients of its logits
   float* dq = ds + kQueries * kKeys;  // [time, d]
-  float* dk = dq + time * d;          // [keys, d], as dv
-  float* dv = dk + kKeys * d;
-  float* delta = dv + kKeys * d;  // per query: sum of dout out = sum of P dP
-  float* wide_q = delta + time;   // bfloat16 only: operands in float
+  float* dk_held = dq + time * d;     // [held, d], as dv
+  float* dv_held = dk_held + held * d;
+  float* delta = dv_held + held * d;  // per query: sum of dout out = sum of P dP
+  float* wide_q = delta + time;       // bfloat16 only: operands in float
   float* wide_dout = wide_q + kQueries * d;
   float* wide_k = wide_dout + kQueries * d;
   float* wide_v = wide_k + kKeys * d;
@@ -208,14 +285,22 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
     delta[t] = sum_lanes(lanes);
   }
 
-  for (std::int64_t k0 = 0; k0 < time; k0 += kKeys) {
-    const std::int64_t keys = least(kKeys, time - k0);
+  const std::int64_t shift = first_position(args);
+  const bool grouped = args.heads != args.kv_heads;
+  for (std::int64_t k0 = 0; k0 < args.keys; k0 += kKeys) {
+    const std::int64_t keys = least(kKeys, args.keys - k0);
     const Strided<float> k = widen(rows_from(head.k, k0), keys, d, wide_k),
                          v = widen(rows_from(head.v, k0), keys, d, wide_v);
-    __builtin_memset(dk, 0, (2 * kKeys * d) * sizeof(float));
-    const std::int64_t last_query = args.window > 0 ? least(time, k0 + keys - 1 + args.window) : time;
-    for (std::int64_t q0 = k0 / kQueries * kQueries; q0 < last_query; q0 += kQueries) {
+    float *dk = dk_held + (grouped ? k0 * d : 0), *dv = dv_held + (grouped ? k0 * d : 0);
+    if (begins) {
+      __builtin_memset(dk, 0, (keys * d) * sizeof(float));
+      __builtin_memset(dv, 0, (keys * d) * sizeof(float));
+    }
+    const QueryRange seen = queries_of(args, head.documents, k0, keys);
+    for (std::int64_t q0 = seen.begin / kQueries * kQueries; q0 < seen.end; q0 += kQueries) {
       const std::int64_t queries = least(kQueries, time - q0);
+      std::int64_t firsts[kQueries];
+      first_keys(args, head.documents, q0, queries, firsts);
       const Strided<float> q = widen(rows_from(head.q, q0), queries, d, wide_q);
       const Strided<float> g = widen(rows_from(dout, q0), queries, d, wide_dout);
       block_product(queries, keys, d, q, transposed(k), p, kKeys, false);
@@ -223,7 +308,7 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
       for (std::int64_t i = 0; i < queries; ++i) {
         float* row = p + i * kKeys;
         float* slope = ds + i * kKeys;
-        mask_row(args, head.key_mask, q0 + i, k0, keys, row);
+        mask_row(args, head.key_mask, firsts[i], shift + q0 + i, k0, keys, row);
         const float lse = args.lse[head.lse_offset + q0 + i];
         const F base = splat(lse == kMinusInfinity ? 0.0f : lse), shift = splat(delta[q0 + i]),
                 factor = splat(args.scale);
@@ -237,17 +322,21 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
       block_product(keys, d, queries, transposed(Strided<float>{ds, kKeys, 1}), q, dk, d, true);
       block_product(queries, d, keys, Strided<float>{ds, kKeys, 1}, k, dq + q0 * d, d, true);
     }
-    put_rows(dk, keys, d, args.dk + head.gradient_offset + k0 * args.dqkv_row_stride, args.dqkv_row_stride);
-    put_rows(dv, keys, d, args.dv + head.gradient_offset + k0 * args.dqkv_row_stride, args.dqkv_row_stride);
+    if (!writes) continue;
+    put_rows(dk, keys, d, args.dk + head.dkv_offset + k0 * args.dkv_row_stride, args.dkv_row_stride);
+    put_rows(dv, keys, d, args.dv + head.dkv_offset + k0 * args.dkv_row_stride, args.dkv_row_stride);
   }
-  put_rows(dq, time, d, args.dq + head.gradient_offset, args.dqkv_row_stride);
+  put_rows(dq, time, d, args.dq + head.dq_offset, args.dq_row_stride);
 }
 
 template <class S>
 void attention_backward(const AttentionArgs<S>& args, std::int64_t item_begin, std::int64_t item_end,
                         float* workspace) {
+  const std::int64_t group = args.heads / args.kv_heads;
   for (std::int64_t item = item_begin; item < item_end; ++item)
-    attention_backward_head(args, head_of(args, item), workspace);
+    for (std::int64_t member = 0; member < group; ++member)
+      attention_backward_head(args, head_of(args, item * group + member), member == 0, member + 1 == group,
+                              workspace);
 }
 
 }  // namespace

@@ -36,18 +36,20 @@ class Room {
   float* at_;
 };
 
-/// Workspace of backward (see attention_tiles_backward_head); forward needs less.
+/// Workspace of backward (see attention_tiles_backward_heads); forward needs less.
 std::int64_t attention_tiles_workspace(const AttentionArgs<Bf16>& args) {
-  const std::int64_t d = whole(args.d_head, kTilePack), time = whole(args.time, kKeys);
-  const std::int64_t scores = 2 * kScores + 3 * kScores / 2, sums = 2 * kKeys * d, block = kKeys * d;
-  return kLanes + scores + sums + block + 7 * time * d / 2 + time * d + 2 * time;
+  const std::int64_t d = whole(args.d_head, kTilePack), time = whole(args.time, kQueries),
+                     keys = whole(args.keys, kKeys);
+  const std::int64_t scores = 2 * kScores + 3 * kScores / 2, sums = 2 * whole(keys_held(args), kKeys) * d,
+                     block = 2 * kKeys * d;
+  return kLanes + scores + sums + block + 3 * keys * d / 2 + 2 * time * d + time * d + 2 * time;
 }
 
-/// Rows [row, row + 64) of a matrix [time, d_head], padded with zeros: [64, d].
-TENON_INLINE void copy_block(Strided<Bf16> from, std::int64_t row, std::int64_t time, std::int64_t d_head,
+/// Rows [row, row + 64) of a matrix [rows, d_head], padded with zeros: [64, d].
+TENON_INLINE void copy_block(Strided<Bf16> from, std::int64_t row, std::int64_t rows, std::int64_t d_head,
                              Bf16* to, std::int64_t d) {
   for (std::int64_t i = 0; i < kKeys; ++i, to += d) {
-    const bool there = row + i < time;
+    const bool there = row + i < rows;
     for (std::int64_t j = 0; j < d; j += 32) {
       const std::int64_t left = there ? d_head - j : 0;
       const __mmask32 mask = left >= 32 ? 0xffffffffu : left <= 0 ? 0u : (1u << left) - 1u;
@@ -56,28 +58,56 @@ TENON_INLINE void copy_block(Strided<Bf16> from, std::int64_t row, std::int64_t 
   }
 }
 
-/// Lanes of queries q .. q + 15 that do not see `key`.
+/// The first keys that the queries of a block see, where there are documents.
+class DocumentStarts {
+ public:
+  TENON_INLINE DocumentStarts(const AttentionArgs<Bf16>& args, const std::int32_t* documents, std::int64_t q0,
+                              std::int64_t queries)
+      : there_(documents != nullptr) {
+    if (!there_) return;
+    std::int64_t firsts[kQueries];
+    first_keys(args, documents, q0, queries, firsts);
+    for (std::int64_t i = 0; i < kQueries; ++i) firsts_[i] = static_cast<std::int32_t>(firsts[i]);
+  }
+  /// Whether some query of the block does not see `key`.
+  TENON_INLINE bool hide(std::int64_t key) const { return there_ && key < firsts_[kQueries - 1]; }
+  /// Lanes of queries q0 + i .. q0 + i + 15 that do not see `key`.
+  TENON_INLINE I hidden_lanes(std::int64_t key, std::int64_t i) const {
+    if (!there_) return splat_int(0);
+    I firsts;
+    __builtin_memcpy(&firsts, firsts_ + i, sizeof firsts);
+    return splat_int(static_cast<std::int32_t>(key)) < firsts;
+  }
+
+ private:
+  bool there_;
+  alignas(64) std::int32_t firsts_[kQueries];
+};
+
+/// Lanes of the queries at the places p .. p + 15 that do not see `key`, whatever its document.
 TENON_INLINE I hidden_lanes(const AttentionArgs<Bf16>& args, const std::uint8_t* key_mask, std::int64_t key,
-                            std::int64_t q) {
-  if (key >= args.time || (key_mask != nullptr && key_mask[key] == 0)) return splat_int(-1);
-  // Lane l is query q + l; it sees keys in (q + l - window, q + l].
-  const std::int64_t ahead = key - q, end = args.window > 0 ? ahead + args.window : kLanes;
+                            std::int64_t p) {
+  if (key >= args.keys || (key_mask != nullptr && key_mask[key] == 0)) return splat_int(-1);
+  // Lane l is the query at p + l; it sees keys in (p + l - window, p + l].
+  const std::int64_t ahead = key - p, end = args.window > 0 ? ahead + args.window : kLanes;
   const I lane = lanes_from(0);
   const I before = lane < splat_int(static_cast<std::int32_t>(most(0, least(ahead, kLanes))));
   const I behind = splat_int(static_cast<std::int32_t>(most(-1, least(end - 1, kLanes)))) < lane;
   return before | behind;
 }
 
-/// Where some key of the block is hidden from some query, scales the scores and sets hidden ones to
-/// -infinity. Returns the factor that the scores still need.
-TENON_INLINE float mask_block(const AttentionArgs<Bf16>& args, const std::uint8_t* key_mask, std::int64_t k0,
-                              std::int64_t q0, float* scores) {
-  const bool late = k0 + kKeys > q0 + 1, early = args.window > 0 && k0 <= q0 + kQueries - 1 - args.window;
-  if (!late && !early && key_mask == nullptr) return args.scale;
+/// Where some key of the block is hidden from some query, of which the first is at the place `position`,
+/// scales the scores and sets hidden ones to -infinity. Returns the factor that the scores still need.
+TENON_INLINE float mask_block(const AttentionArgs<Bf16>& args, const std::uint8_t* key_mask,
+                              const DocumentStarts& starts, std::int64_t k0, std::int64_t position,
+                              float* scores) {
+  const bool late = k0 + kKeys > position + 1,
+             early = args.window > 0 && k0 <= position + kQueries - 1 - args.window;
+  if (!late && !early && !starts.hide(k0) && key_mask == nullptr) return args.scale;
   for (std::int64_t j = 0; j < kKeys; ++j)
     for (std::int64_t g = 0; g < kQueries; g += kLanes) {
       float* at = scores + j * kQueries + g;
-      const I hidden = hidden_lanes(args, key_mask, k0 + j, q0 + g);
+      const I hidden = hidden_lanes(args, key_mask, k0 + j, position + g) | starts.hidden_lanes(k0 + j, g);
       store(at, select(hidden, splat(kMinusInfinity), load(at) * splat(args.scale)));
     }
   return 1.0f;
@@ -117,19 +147,21 @@ TENON_INLINE void weigh_block(float logit_factor, const float* scores, Pair* wei
   }
 }
 
-/// Keys and values of a head in the orders of the forward pass, made block by block on first use.
+/// Keys and values of a key head in the orders of the forward pass, made block by block on first use.
 struct ForwardOperands {
   Bf16* k;      ///< per block [keys, d]
   Bf16* v;      ///< per block its transpose, [d, keys]
   Bf16* rows;   ///< one block
   Pair* pairs;  ///< one block
-  std::int64_t end = 0;
+  std::int64_t key_head = -1, begin = 0, end = 0;
 
   void prepare(const AttentionArgs<Bf16>& args, const AttentionHead<Bf16>& head, std::int64_t d,
-               std::int64_t keys_end) {
+               std::int64_t keys_begin, std::int64_t keys_end) {
+    if (head.key_head != key_head || keys_begin < begin) begin = end = keys_begin;
+    key_head = head.key_head;
     for (; end < keys_end; end += kKeys) {
-      copy_block(head.k, end, args.time, args.d_head, k + end * d, d);
-      copy_block(head.v, end, args.time, args.d_head, rows, d);
+      copy_block(head.k, end, args.keys, args.d_head, k + end * d, d);
+      copy_block(head.v, end, args.keys, args.d_head, rows, d);
       interleave_rows(rows, kKeys, d, pairs);
       transpose_tiles(pairs, d, kKeys / 2, d, v + end * d, kKeys / 2);
     }
@@ -139,29 +171,32 @@ struct ForwardOperands {
 void attention_tiles_forward(const AttentionArgs<Bf16>& args, std::int64_t item_begin, std::int64_t item_end,
                              float* workspace) {
   begin_tiles();
-  const std::int64_t d = whole(args.d_head, kTilePack), blocks = (args.time + kQueries - 1) / kQueries;
+  const std::int64_t d = whole(args.d_head, kTilePack), blocks = (args.time + kQueries - 1) / kQueries,
+                     all_keys = whole(args.keys, kKeys);
   Room room(workspace);
   auto* scores = room.take<float>(kScores);
   auto* weights = room.take<Pair>(kScores / 2);
   auto* sums = room.take<float>(d * kQueries);
   auto* q = room.take<Pair>(d / 2 * kQueries);
-  ForwardOperands keys{room.take<Bf16>(blocks * kKeys * d), room.take<Bf16>(blocks * kKeys * d),
+  ForwardOperands keys{room.take<Bf16>(all_keys * d), room.take<Bf16>(all_keys * d),
                        room.take<Bf16>(kKeys * d), room.take<Pair>(kKeys / 2 * d)};
   float highest[kQueries], total[kQueries], kept[kQueries];
   alignas(64) float line[kLanes * kLanes];
-  for (std::int64_t item = item_begin, pair = -1; item < item_end; ++item) {
+  for (std::int64_t item = item_begin; item < item_end; ++item) {
     const AttentionHead<Bf16> head = head_of(args, item / blocks);
     const std::int64_t q0 = item % blocks * kQueries, queries = least(kQueries, args.time - q0);
-    const std::int64_t first = first_key(args, q0) / kKeys * kKeys;
-    if (pair != item / blocks) keys.end = first;
-    pair = item / blocks;
-    keys.prepare(args, head, d, q0 + kQueries);
+    const std::int64_t position = first_position(args) + q0;
+    const DocumentStarts starts(args, head.documents, q0, queries);
+    std::int64_t firsts[kQueries];
+    first_keys(args, head.documents, q0, 1, firsts);
+    const std::int64_t first = firsts[0] / kKeys * kKeys;
+    keys.prepare(args, head, d, first, position + queries);
     copy_block(head.q, q0, args.time, args.d_head, keys.rows, d);
     transpose_tiles(keys.rows, d / 2, kQueries, d / 2, q, kQueries);
     for (std::int64_t i = 0; i < kQueries; ++i) highest[i] = kMinusInfinity, total[i] = 0.0f;
-    for (std::int64_t k0 = first; k0 < q0 + queries; k0 += kKeys) {
+    for (std::int64_t k0 = first; k0 < position + queries; k0 += kKeys) {
       tile_product(kKeys, kQueries, d, keys.k + k0 * d, d, q, kQueries, scores, kQueries, false);
-      const float factor = mask_block(args, head.key_mask, k0, q0, scores);
+      const float factor = mask_block(args, head.key_mask, starts, k0, position, scores);
       weigh_block(factor, scores, weights, highest, total, kept);
       if (k0 > first)
         for (std::int64_t i = 0; i < d; ++i)
@@ -229,83 +264,100 @@ TENON_INLINE void put_lines(const float* from, std::int64_t d, std::int64_t line
     });
 }
 
-void attention_tiles_backward_head(const AttentionArgs<Bf16>& args, const AttentionHead<Bf16>& head,
-                                   float* workspace) {
-  const std::int64_t d = whole(args.d_head, kTilePack), time = whole(args.time, kKeys);
+/// The query heads that read one key head, in ascending order.
+void attention_tiles_backward_heads(const AttentionArgs<Bf16>& args, std::int64_t key_head,
+                                    float* workspace) {
+  const std::int64_t d = whole(args.d_head, kTilePack), time = whole(args.time, kQueries),
+                     all_keys = whole(args.keys, kKeys), held = whole(keys_held(args), kKeys);
+  const std::int64_t group = args.heads / args.kv_heads;
   Room room(workspace);
   auto* scores = room.take<float>(kScores);
   auto* slopes = room.take<float>(kScores);
   auto* weights = room.take<Bf16>(kScores);
   auto* gradients = room.take<Bf16>(kScores);
   auto* gradient_pairs = room.take<Pair>(kScores / 2);
-  auto* dk = room.take<float>(kKeys * d);
-  auto* dv = room.take<float>(kKeys * d);
+  auto* dk_held = room.take<float>(held * d);
+  auto* dv_held = room.take<float>(held * d);
+  auto* turned = room.take<float>(kQueries * d);
   auto* rows = room.take<Bf16>(kKeys * d);
   auto* pairs = room.take<Pair>(kKeys / 2 * d);
   auto* lse = room.take<float>(time);
   auto* delta = room.take<float>(time);   // per query: sum of dout out = sum of P dP
   auto* dq = room.take<float>(time * d);  // per block its transpose, [d, queries]
   // Per block: rows, and their orders for tiles.
-  auto* k = room.take<Bf16>(time * d);
-  auto* v = room.take<Bf16>(time * d);
-  auto* k_transposed = room.take<Bf16>(time * d);
+  auto* k = room.take<Bf16>(all_keys * d);
+  auto* v = room.take<Bf16>(all_keys * d);
+  auto* k_transposed = room.take<Bf16>(all_keys * d);
   auto* q_columns = room.take<Pair>(time * d / 2);  // pairs along d_head
   auto* g_columns = room.take<Pair>(time * d / 2);
   auto* q_rows = room.take<Pair>(time * d / 2);  // pairs along queries
   auto* g_rows = room.take<Pair>(time * d / 2);
-  const Strided<Bf16> dout{args.dout + head.out_offset, args.out_row_stride, 1};
 
-  __builtin_memset(dq, 0, (time * d) * sizeof(float));
-  for (std::int64_t t = 0; t < time; ++t) {
-    F lanes = splat(0.0f);
-    if (t < args.time)
-      for_lanes(0, args.d_head, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-        const Bf16* out = args.out + head.out_offset + t * args.out_row_stride;
-        lanes = mul_add(load_group(out + j, n), load_group(dout.at(t, j), n), lanes);
-      });
-    const float sum = t < args.time ? args.lse[head.lse_offset + t] : 0.0f;
-    delta[t] = sum_lanes(lanes);
-    lse[t] = sum == kMinusInfinity ? 0.0f : sum;
-  }
-  for (std::int64_t t = 0; t < time; t += kKeys) {
-    copy_block(head.k, t, args.time, args.d_head, k + t * d, d);
-    copy_block(head.v, t, args.time, args.d_head, v + t * d, d);
+  const AttentionHead<Bf16> of_keys = head_of(args, key_head * group);
+  for (std::int64_t t = 0; t < all_keys; t += kKeys) {
+    copy_block(of_keys.k, t, args.keys, args.d_head, k + t * d, d);
+    copy_block(of_keys.v, t, args.keys, args.d_head, v + t * d, d);
     interleave_rows(k + t * d, kKeys, d, pairs);
     transpose_tiles(pairs, d, kKeys / 2, d, k_transposed + t * d, kKeys / 2);
-    const auto put = [&](Strided<Bf16> from, Pair* columns, Pair* as_rows) {
-      copy_block(from, t, args.time, args.d_head, rows, d);
-      transpose_tiles(rows, d / 2, kQueries, d / 2, columns + t * d / 2, kQueries);
-      interleave_rows(rows, kQueries, d, as_rows + t * d / 2);
-    };
-    put(head.q, q_columns, q_rows);
-    put(dout, g_columns, g_rows);
   }
-
-  for (std::int64_t k0 = 0; k0 < args.time; k0 += kKeys) {
-    const std::int64_t keys = least(kKeys, args.time - k0);
-    const std::int64_t last_query =
-        args.window > 0 ? least(args.time, k0 + keys - 1 + args.window) : args.time;
-    for (std::int64_t q0 = k0; q0 < last_query; q0 += kQueries) {
-      const std::int64_t at = q0 * d / 2;
-      const bool more = q0 > k0;
-      tile_product(kKeys, kQueries, d, k + k0 * d, d, q_columns + at, kQueries, scores, kQueries, false);
-      tile_product(kKeys, kQueries, d, v + k0 * d, d, g_columns + at, kQueries, slopes, kQueries, false);
-      const float factor = mask_block(args, head.key_mask, k0, q0, scores);
-      slope_block(factor, args.scale, scores, slopes, lse + q0, delta + q0, weights, gradients,
-                  gradient_pairs);
-      tile_product(kKeys, d, kQueries, weights, kQueries, g_rows + at, d, dv, d, more);
-      tile_product(kKeys, d, kQueries, gradients, kQueries, q_rows + at, d, dk, d, more);
-      tile_product(d, kQueries, kKeys, k_transposed + k0 * d, kKeys, gradient_pairs, kQueries, dq + q0 * d,
-                   kQueries, true);
+  for (std::int64_t member = 0; member < group; ++member) {
+    const AttentionHead<Bf16> head = head_of(args, key_head * group + member);
+    const Strided<Bf16> dout{args.dout + head.out_offset, args.out_row_stride, 1};
+    __builtin_memset(dq, 0, (time * d) * sizeof(float));
+    for (std::int64_t t = 0; t < time; ++t) {
+      F lanes = splat(0.0f);
+      if (t < args.time)
+        for_lanes(0, args.d_head, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+          const Bf16* out = args.out + head.out_offset + t * args.out_row_stride;
+          lanes = mul_add(load_group(out + j, n), load_group(dout.at(t, j), n), lanes);
+        });
+      const float sum = t < args.time ? args.lse[head.lse_offset + t] : 0.0f;
+      delta[t] = sum_lanes(lanes);
+      lse[t] = sum == kMinusInfinity ? 0.0f : sum;
     }
-    const std::int64_t to = head.gradient_offset + k0 * args.dqkv_row_stride;
-    put_lines(dk, d, keys, args.d_head, args.dk + to, args.dqkv_row_stride);
-    put_lines(dv, d, keys, args.d_head, args.dv + to, args.dqkv_row_stride);
-  }
-  for (std::int64_t q0 = 0; q0 < args.time; q0 += kQueries) {
-    transpose_tiles(dq + q0 * d, kQueries, d, kQueries, dk, d);
-    put_lines(dk, d, least(kQueries, args.time - q0), args.d_head,
-              args.dq + head.gradient_offset + q0 * args.dqkv_row_stride, args.dqkv_row_stride);
+    for (std::int64_t t = 0; t < time; t += kQueries) {
+      const auto put = [&](Strided<Bf16> from, Pair* columns, Pair* as_rows) {
+        copy_block(from, t, args.time, args.d_head, rows, d);
+        transpose_tiles(rows, d / 2, kQueries, d / 2, columns + t * d / 2, kQueries);
+        interleave_rows(rows, kQueries, d, as_rows + t * d / 2);
+      };
+      put(head.q, q_columns, q_rows);
+      put(dout, g_columns, g_rows);
+    }
+
+    for (std::int64_t k0 = 0; k0 < args.keys; k0 += kKeys) {
+      const std::int64_t keys = least(kKeys, args.keys - k0);
+      float *dk = dk_held + (group > 1 ? k0 * d : 0), *dv = dv_held + (group > 1 ? k0 * d : 0);
+      const QueryRange seen = queries_of(args, head.documents, k0, keys);
+      bool more = member > 0;
+      for (std::int64_t q0 = seen.begin / kQueries * kQueries; q0 < seen.end; q0 += kQueries) {
+        const std::int64_t at = q0 * d / 2;
+        const DocumentStarts starts(args, head.documents, q0, least(kQueries, args.time - q0));
+        tile_product(kKeys, kQueries, d, k + k0 * d, d, q_columns + at, kQueries, scores, kQueries, false);
+        tile_product(kKeys, kQueries, d, v + k0 * d, d, g_columns + at, kQueries, slopes, kQueries, false);
+        const float factor = mask_block(args, head.key_mask, starts, k0, first_position(args) + q0, scores);
+        slope_block(factor, args.scale, scores, slopes, lse + q0, delta + q0, weights, gradients,
+                    gradient_pairs);
+        tile_product(kKeys, d, kQueries, weights, kQueries, g_rows + at, d, dv, d, more);
+        tile_product(kKeys, d, kQueries, gradients, kQueries, q_rows + at, d, dk, d, more);
+        tile_product(d, kQueries, kKeys, k_transposed + k0 * d, kKeys, gradient_pairs, kQueries, dq + q0 * d,
+                     kQueries, true);
+        more = true;
+      }
+      if (!more) {  // no query sees these keys
+        __builtin_memset(dk, 0, (kKeys * d) * sizeof(float));
+        __builtin_memset(dv, 0, (kKeys * d) * sizeof(float));
+      }
+      if (member + 1 < group) continue;
+      const std::int64_t to = head.dkv_offset + k0 * args.dkv_row_stride;
+      put_lines(dk, d, keys, args.d_head, args.dk + to, args.dkv_row_stride);
+      put_lines(dv, d, keys, args.d_head, args.dv + to, args.dkv_row_stride);
+    }
+    for (std::int64_t q0 = 0; q0 < args.time; q0 += kQueries) {
+      transpose_tiles(dq + q0 * d, kQueries, d, kQueries, turned, d);
+      put_lines(turned, d, least(kQueries, args.time - q0), args.d_head,
+                args.dq + head.dq_offset + q0 * args.dq_row_stride, args.dq_row_stride);
+    }
   }
 }
 
@@ -313,7 +365,7 @@ void attention_tiles_backward(const AttentionArgs<Bf16>& args, std::int64_t item
                               float* workspace) {
   begin_tiles();
   for (std::int64_t item = item_begin; item < item_end; ++item)
-    attention_tiles_backward_head(args, head_of(args, item), workspace);
+    attention_tiles_backward_heads(args, item, workspace);
   end_tiles();
 }
 

@@ -19,19 +19,20 @@ class CpuAttentionKernel final : public AttentionKernel {
 
   std::size_t scratch_bytes() const override { return stride_ * sizeof(Arith<S>) * parts_; }
 
-  void forward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
-               TensorView scratch) override {
-    const auto args = shape_.forward(q, k, v, key_mask, y, lse, "attention");
+  void forward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
+               TensorView lse, TensorView scratch) override {
+    const auto args = shape_.forward(q, k, v, masks, y, lse, "attention");
     run(kernels::attention_forward_items(args), scratch,
         [&](std::int64_t begin, std::int64_t end, Arith<S>* workspace) {
           ops_.forward(args, begin, end, workspace);
         });
   }
 
-  void backward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
-                TensorView dy, TensorView dq, TensorView dk, TensorView dv, TensorView scratch) override {
+  void backward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
+                TensorView lse, TensorView dy, TensorView dq, TensorView dk, TensorView dv,
+                TensorView scratch) override {
     constexpr const char* kWhere = "attention backward";
-    auto args = shape_.forward(q, k, v, key_mask, y, lse, kWhere);
+    auto args = shape_.forward(q, k, v, masks, y, lse, kWhere);
     shape_.backward(args, dy, dq, dk, dv, kWhere);
     run(kernels::attention_backward_items(args), scratch,
         [&](std::int64_t begin, std::int64_t end, Arith<S>* workspace) {

@@ -18,18 +18,19 @@ class CudaAttentionKernel final : public AttentionKernel {
   /// One number per query, for backward.
   std::size_t scratch_bytes() const override { return shape_.queries() * sizeof(A); }
 
-  void forward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
-               TensorView scratch) override {
+  void forward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
+               TensorView lse, TensorView scratch) override {
     constexpr const char* kWhere = "attention";
-    const bodies::AttentionForward<S> body{shape_.forward(q, k, v, key_mask, y, lse, kWhere)};
+    const bodies::AttentionForward<S> body{shape_.forward(q, k, v, masks, y, lse, kWhere)};
     device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
     if (shape_.queries() > 0) queue_.launch(kWhere, body.mesh(), body);
   }
 
-  void backward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
-                TensorView dy, TensorView dq, TensorView dk, TensorView dv, TensorView scratch) override {
+  void backward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
+                TensorView lse, TensorView dy, TensorView dq, TensorView dk, TensorView dv,
+                TensorView scratch) override {
     constexpr const char* kWhere = "attention backward";
-    auto args = shape_.forward(q, k, v, key_mask, y, lse, kWhere);
+    auto args = shape_.forward(q, k, v, masks, y, lse, kWhere);
     shape_.backward(args, dy, dq, dk, dv, kWhere);
     device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
     if (shape_.queries() == 0) return;

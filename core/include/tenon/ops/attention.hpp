@@ -7,23 +7,36 @@
 
 TENON_ABI_BEGIN
 
-/// Causal self-attention. q, k, v, y: [batch, time, heads * head_width].
+/// Causal self-attention. q, y: [batch, time, heads * head_width]; k, v: [batch, keys, kv_heads *
+/// head_width]. Query head h reads key head h / (heads / kv_heads). Query t is at position keys - time + t
+/// among the keys.
 struct AttentionSpec {
   std::int64_t batch = 0, time = 0, heads = 0, head_width = 0;
-  std::int64_t window = 0;   ///< query t sees keys t - window + 1 .. t; 0 = all earlier keys
-  double logit_scale = 1.0;  ///< 1 for GPT-Neo, 1 / sqrt(head_width) for most others
+  std::int64_t kv_heads = 0;  ///< divides heads; 0 = heads
+  std::int64_t keys = 0;      ///< at least time; 0 = time
+  std::int64_t window = 0;    ///< position p sees keys p - window + 1 .. p; 0 = all earlier keys
+  double logit_scale = 1.0;   ///< 1 for GPT-Neo, 1 / sqrt(head_width) for most others
   DType dtype = DType::kF32;
+};
+
+/// Keys that a query does not see, beside those after it and before its window. Each may be empty = none.
+struct AttentionMasks {
+  TensorView keys;  ///< u8 [batch, keys]; 0 = hidden from every query
+  /// i32 [batch, keys]: a query sees the keys of its own document. Numbers along a row must not decrease;
+  /// where they do, the result is unspecified.
+  TensorView documents;
 };
 
 class AttentionKernel {
  public:
   virtual ~AttentionKernel();
   virtual std::size_t scratch_bytes() const = 0;
-  /// lse: f32 (f64) [batch, heads, time], kept for backward. key_mask: u8 [batch, time], 0 = hidden; empty =
-  /// none.
-  virtual void forward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y,
+  /// lse: f32 (f64) [batch, heads, time], kept for backward. A query that sees no key gives zeros and passes
+  /// no gradient.
+  virtual void forward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
                        TensorView lse, TensorView scratch) = 0;
-  virtual void backward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y,
+  /// Writes dq, dk and dv. dk and dv are sums over the query heads of a key head, in a fixed order.
+  virtual void backward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
                         TensorView lse, TensorView dy, TensorView dq, TensorView dk, TensorView dv,
                         TensorView scratch) = 0;
 };

@@ -18,14 +18,19 @@ struct AttentionForward {
 
   Grid mesh() const {
     const Tiles tiles(args.d_head);
-    return attention_grid(args, 2 * tiles.operand + tiles.result + Tiles::kScores + Tiles::kWeights +
-                                    2 * Tiles::kPerRow + kThreads * sizeof(A));
+    return attention_grid(args, AttentionSide::kQueries,
+                          2 * tiles.operand + tiles.result + Tiles::kScores + Tiles::kWeights +
+                              2 * Tiles::kPerRow + kThreads * sizeof(A));
   }
 
   TENON_BOTH void operator()(const Block& block) const {
     const AttentionArgs<S>& g = args;
     const Tiles tiles(args.d_head);
-    const AttentionPlace place = attention_place(args, block, tiles.slices, true);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, AttentionSide::kQueries);
+    const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
+    const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
+    const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
+    const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
     constexpr A kHidden = -std::numeric_limits<A>::infinity();
     constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
 
@@ -45,19 +50,19 @@ struct AttentionForward {
       for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) result[i] = 0;
       most[thread] = kHidden;
       sums[thread] = 0;
-      if (tiles.slices == 1) load_rows(g, tiles, place, place.first, 0, g.q, g.qkv_row_stride, q, thread);
+      if (tiles.slices == 1) load_rows(g, tiles, of_q, place.first, 0, q, thread);
     });
-    for (std::int64_t key = attention_first_keys(g, place.first); key < place.first + kRows; key += kRows) {
+    const std::int64_t end = attention_end_keys(g, place);
+    for (std::int64_t key = attention_first_keys(g, place); key < end; key += kRows) {
       for (int slice = 0; slice < tiles.slices; ++slice) {
         block.each([&](int thread) {
-          load_rows(g, tiles, place, key, slice, g.k, g.qkv_row_stride, kv, thread);
-          if (tiles.slices > 1)
-            load_rows(g, tiles, place, place.first, slice, g.q, g.qkv_row_stride, q, thread);
+          load_rows(g, tiles, of_k, key, slice, kv, thread);
+          if (tiles.slices > 1) load_rows(g, tiles, of_q, place.first, slice, q, thread);
         });
         add_scores(block, tiles, q, kv, scores, slice > 0);
       }
       block.each([&](int thread) {
-        load_rows(g, tiles, place, key, place.slice, g.v, g.qkv_row_stride, kv, thread);
+        load_rows(g, tiles, of_v, key, place.slice, kv, thread);
         const int row = thread / kParts;
         A largest = kHidden;
         for (int column = thread % kParts; column < kRows; column += kParts) {
@@ -106,8 +111,8 @@ struct AttentionForward {
       }
     });
     block.each([&](int thread) {
-      store_rows(g, tiles, place, result, g.out, g.out_row_stride, thread,
-                 [&](int row, A sum) { return total[row] == 0 ? A{0} : sum / total[row]; });
+      store_rows(g, tiles, place, result, query_rows(g, place.batch, place.head, g.out, g.out_row_stride),
+                 thread, [&](int row, A sum) { return total[row] == 0 ? A{0} : sum / total[row]; });
     });
   }
 };

@@ -1,7 +1,8 @@
 // Backward pass of causal attention. With P = softmax, dP = dO V' and D = rowsum(dO O) = rowsum(P dP): dS = P
 // (dP - D) scale; dQ = dS K; dK = dS' Q; dV = P' dO. P is recomputed from the logits and lse, tile by tile:
 // dQ by tiles of queries over keys in ascending order, dK and dV by tiles of keys over queries in ascending
-// order. bf16 rounds P and dS before they multiply K, Q and dO.
+// order, over the query heads of a key head one after the other. bf16 rounds P and dS before they multiply K,
+// Q and dO.
 #pragma once
 
 #include <tenon/kernels/cuda/attention_tiles.hpp>
@@ -55,10 +56,10 @@ template <class S>
 struct AttentionRows {
   Arith<S>*lse, *sums;
 
-  TENON_BOTH void load(const AttentionArgs<S>& g, const Arith<S>* row_sums, const AttentionPlace& place,
-                       std::int64_t first, int thread) const {
+  TENON_BOTH void load(const AttentionArgs<S>& g, const Arith<S>* row_sums, std::int64_t batch,
+                       std::int64_t head, std::int64_t first, int thread) const {
     if (thread >= AttentionTiles<S>::kRows) return;
-    const std::int64_t query = first + thread, row = (place.batch * g.heads + place.head) * g.time + query;
+    const std::int64_t query = first + thread, row = (batch * g.heads + head) * g.time + query;
     lse[thread] = query < g.time ? g.lse[row] : 0;
     sums[thread] = query < g.time ? row_sums[row] : 0;
   }
@@ -90,14 +91,20 @@ struct AttentionQueryGradient {
   Grid mesh() const {
     const Tiles tiles(args.d_head);
     return attention_grid(
-        args, 3 * tiles.operand + tiles.result + 2 * Tiles::kScores + Tiles::kWeights + 2 * Tiles::kPerRow);
+        args, AttentionSide::kQueries,
+        3 * tiles.operand + tiles.result + 2 * Tiles::kScores + Tiles::kWeights + 2 * Tiles::kPerRow);
   }
 
   TENON_BOTH void operator()(const Block& block) const {
     const AttentionArgs<S>& g = args;
     const A* const sums = row_sums;
     const Tiles tiles(args.d_head);
-    const AttentionPlace place = attention_place(args, block, tiles.slices, true);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, AttentionSide::kQueries);
+    const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
+    const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
+    const auto of_dout = query_rows(g, place.batch, place.head, g.dout, g.out_row_stride);
+    const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
+    const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
     constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
 
     std::size_t at = 0;
@@ -114,28 +121,29 @@ struct AttentionQueryGradient {
     const bool whole = tiles.slices == 1;
     block.each([&](int thread) {
       for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) result[i] = 0;
-      rows.load(g, sums, place, place.first, thread);
+      rows.load(g, sums, place.batch, place.head, place.first, thread);
       if (!whole) return;
-      load_rows(g, tiles, place, place.first, 0, g.q, g.qkv_row_stride, q, thread);
-      load_rows(g, tiles, place, place.first, 0, g.dout, g.out_row_stride, dout, thread);
+      load_rows(g, tiles, of_q, place.first, 0, q, thread);
+      load_rows(g, tiles, of_dout, place.first, 0, dout, thread);
     });
-    for (std::int64_t key = attention_first_keys(g, place.first); key < place.first + kRows; key += kRows) {
+    const std::int64_t end = attention_end_keys(g, place);
+    for (std::int64_t key = attention_first_keys(g, place); key < end; key += kRows) {
       for (int slice = 0; slice < tiles.slices; ++slice) {
         block.each([&](int thread) {
-          load_rows(g, tiles, place, key, slice, g.v, g.qkv_row_stride, kv, thread);
-          if (!whole) load_rows(g, tiles, place, place.first, slice, g.dout, g.out_row_stride, dout, thread);
+          load_rows(g, tiles, of_v, key, slice, kv, thread);
+          if (!whole) load_rows(g, tiles, of_dout, place.first, slice, dout, thread);
         });
         add_scores(block, tiles, dout, kv, dp, slice > 0);
       }
       for (int slice = 0; slice < tiles.slices; ++slice) {
         block.each([&](int thread) {
-          load_rows(g, tiles, place, key, slice, g.k, g.qkv_row_stride, kv, thread);
-          if (!whole) load_rows(g, tiles, place, place.first, slice, g.q, g.qkv_row_stride, q, thread);
+          load_rows(g, tiles, of_k, key, slice, kv, thread);
+          if (!whole) load_rows(g, tiles, of_q, place.first, slice, q, thread);
         });
         add_scores(block, tiles, q, kv, scores, slice > 0);
       }
       block.each([&](int thread) {
-        if (!whole) load_rows(g, tiles, place, key, place.slice, g.k, g.qkv_row_stride, kv, thread);
+        if (!whole) load_rows(g, tiles, of_k, key, place.slice, kv, thread);
         const int row = thread / kParts;
         for (int column = thread % kParts; column < kRows; column += kParts) {
           const int i = row * Tiles::kScoreStride + column;
@@ -147,7 +155,8 @@ struct AttentionQueryGradient {
       add_weighted<Stored::kPlain>(block, tiles, weights, kv, result);
     }
     block.each([&](int thread) {
-      store_rows(g, tiles, place, result, g.dq, g.dqkv_row_stride, thread, [](int, A sum) { return sum; });
+      store_rows(g, tiles, place, result, query_rows(g, place.batch, place.head, g.dq, g.dq_row_stride),
+                 thread, [](int, A sum) { return sum; });
     });
   }
 };
@@ -162,15 +171,19 @@ struct AttentionKeyGradients {
 
   Grid mesh() const {
     const Tiles tiles(args.d_head);
-    return attention_grid(args, 3 * tiles.operand + 2 * tiles.result + 2 * Tiles::kScores +
-                                    2 * Tiles::kWeights + 2 * Tiles::kPerRow);
+    return attention_grid(
+        args, AttentionSide::kKeys,
+        3 * tiles.operand + 2 * tiles.result + 2 * Tiles::kScores + 2 * Tiles::kWeights + 2 * Tiles::kPerRow);
   }
 
   TENON_BOTH void operator()(const Block& block) const {
     const AttentionArgs<S>& g = args;
     const A* const sums = row_sums;
     const Tiles tiles(args.d_head);
-    const AttentionPlace place = attention_place(args, block, tiles.slices, false);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, AttentionSide::kKeys);
+    const std::int64_t group = g.heads / g.kv_heads;
+    const auto of_k = key_rows(g, place.batch, place.head, g.k, g.kv_row_stride);
+    const auto of_v = key_rows(g, place.batch, place.head, g.v, g.kv_row_stride);
     constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
 
     std::size_t at = 0;
@@ -192,47 +205,51 @@ struct AttentionKeyGradients {
     block.each([&](int thread) {
       for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) dk[i] = dv[i] = 0;
       if (!whole) return;
-      load_rows(g, tiles, place, place.first, 0, g.k, g.qkv_row_stride, k, thread);
-      load_rows(g, tiles, place, place.first, 0, g.v, g.qkv_row_stride, v, thread);
+      load_rows(g, tiles, of_k, place.first, 0, k, thread);
+      load_rows(g, tiles, of_v, place.first, 0, v, thread);
     });
-    const std::int64_t last = attention_last_query(g, place.first);
-    for (std::int64_t query = place.first; query <= last; query += kRows) {
-      for (int slice = 0; slice < tiles.slices; ++slice) {
-        block.each([&](int thread) {
-          rows.load(g, sums, place, query, thread);
-          load_rows(g, tiles, place, query, slice, g.q, g.qkv_row_stride, other, thread);
-          if (!whole) load_rows(g, tiles, place, place.first, slice, g.k, g.qkv_row_stride, k, thread);
-        });
-        add_scores(block, tiles, other, k, scores, slice > 0);
-      }
-      for (int slice = 0; slice < tiles.slices; ++slice) {
-        block.each([&](int thread) {
-          load_rows(g, tiles, place, query, slice, g.dout, g.out_row_stride, other, thread);
-          if (!whole) load_rows(g, tiles, place, place.first, slice, g.v, g.qkv_row_stride, v, thread);
-        });
-        add_scores(block, tiles, other, v, dp, slice > 0);
-      }
-      block.each([&](int thread) {
-        if (!whole) load_rows(g, tiles, place, query, place.slice, g.dout, g.out_row_stride, other, thread);
-        const int row = thread / kParts;
-        for (int column = thread % kParts; column < kRows; column += kParts) {
-          const int i = row * Tiles::kScoreStride + column, w = row * Tiles::kWeightStride + column;
-          const auto pair =
-              attention_pair(g, place, rows, query + row, place.first + column, row, scores[i], dp[i]);
-          p_weights[w] = put<S>(pair.p);
-          ds_weights[w] = put<S>(pair.ds);
+    const std::int64_t first = attention_first_queries(g, place.first), last = attention_last_query(g, place);
+    for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
+      const auto of_q = query_rows(g, place.batch, head, g.q, g.q_row_stride);
+      const auto of_dout = query_rows(g, place.batch, head, g.dout, g.out_row_stride);
+      for (std::int64_t query = first; query <= last; query += kRows) {
+        for (int slice = 0; slice < tiles.slices; ++slice) {
+          block.each([&](int thread) {
+            rows.load(g, sums, place.batch, head, query, thread);
+            load_rows(g, tiles, of_q, query, slice, other, thread);
+            if (!whole) load_rows(g, tiles, of_k, place.first, slice, k, thread);
+          });
+          add_scores(block, tiles, other, k, scores, slice > 0);
         }
-      });
-      add_weighted<Stored::kTransposed>(block, tiles, p_weights, other, dv);
-      block.each([&](int thread) {
-        load_rows(g, tiles, place, query, place.slice, g.q, g.qkv_row_stride, other, thread);
-      });
-      add_weighted<Stored::kTransposed>(block, tiles, ds_weights, other, dk);
+        for (int slice = 0; slice < tiles.slices; ++slice) {
+          block.each([&](int thread) {
+            load_rows(g, tiles, of_dout, query, slice, other, thread);
+            if (!whole) load_rows(g, tiles, of_v, place.first, slice, v, thread);
+          });
+          add_scores(block, tiles, other, v, dp, slice > 0);
+        }
+        block.each([&](int thread) {
+          if (!whole) load_rows(g, tiles, of_dout, query, place.slice, other, thread);
+          const int row = thread / kParts;
+          for (int column = thread % kParts; column < kRows; column += kParts) {
+            const int i = row * Tiles::kScoreStride + column, w = row * Tiles::kWeightStride + column;
+            const auto pair =
+                attention_pair(g, place, rows, query + row, place.first + column, row, scores[i], dp[i]);
+            p_weights[w] = put<S>(pair.p);
+            ds_weights[w] = put<S>(pair.ds);
+          }
+        });
+        add_weighted<Stored::kTransposed>(block, tiles, p_weights, other, dv);
+        block.each([&](int thread) { load_rows(g, tiles, of_q, query, place.slice, other, thread); });
+        add_weighted<Stored::kTransposed>(block, tiles, ds_weights, other, dk);
+      }
     }
     block.each([&](int thread) {
       const auto as_is = [](int, A sum) { return sum; };
-      store_rows(g, tiles, place, dk, g.dk, g.dqkv_row_stride, thread, as_is);
-      store_rows(g, tiles, place, dv, g.dv, g.dqkv_row_stride, thread, as_is);
+      store_rows(g, tiles, place, dk, key_rows(g, place.batch, place.head, g.dk, g.dkv_row_stride), thread,
+                 as_is);
+      store_rows(g, tiles, place, dv, key_rows(g, place.batch, place.head, g.dv, g.dkv_row_stride), thread,
+                 as_is);
     });
   }
 };
