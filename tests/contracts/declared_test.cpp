@@ -57,7 +57,7 @@ TEST(Declared, InputsAndOutputsAreCompared) {
   };
   EXPECT_THAT(refusal(graph("liar", "'x', 'x'")), HasSubstr("layer 'n': expected 1 input (x), found 2"));
   EXPECT_THAT(refusal(graph("attention", "'x', 'x'", ", heads=1")),
-              HasSubstr("layer 'n': expected 3 inputs (q, k, v), found 2"));
+              HasSubstr("layer 'n': expected 3 to 4 inputs (q, k, v, documents?), found 2"));
   EXPECT_THAT(
       refusal(graph("conv2d", "'x'", ", features=1, kernel=[1]")),
       HasSubstr(

@@ -1,5 +1,6 @@
-// Layer `attention`: causal self-attention on q, k, v [batch, time, heads * d_head]; the projections around
-// it are linear layers of their own. Computed block by block on the device, no [time, time] matrix is stored.
+// Layer `attention`: causal self-attention on q [batch, time, heads * d_head] and k, v [batch, time, kv_heads
+// * d_head]; the projections around it are linear layers of their own. Computed block by block on the device,
+// no [time, time] matrix is stored, and k and v are never repeated.
 #pragma once
 
 #include "common.hpp"
@@ -7,6 +8,7 @@
 #include <tenon/ops/attention.hpp>
 
 #include <memory>
+#include <string>
 
 namespace tenon::nn {
 
@@ -17,6 +19,10 @@ class SelfAttention final : public Layer {
           .mandatory()
           .between(1, 2147483647)
           .doc_text("heads; the width must be a multiple"),
+      option::integer("kv_heads", "0")
+          .between(0, 2147483647)
+          .doc_text("heads of k and v, each read by heads / kv_heads neighbouring heads of q; must divide "
+                    "heads; 0: as many as heads"),
       option::integer("window", "0")
           .between(0, 2147483647)
           .in_unit("tokens")
@@ -25,12 +31,15 @@ class SelfAttention final : public Layer {
   };
   // [ports]
   static constexpr PortSpec kPorts[] = {port::input("q", "[batch, time, width]").of("activations"),
-                                        port::input("k", "[batch, time, width]").of("activations"),
-                                        port::input("v", "[batch, time, width]").of("activations"),
+                                        port::input("k", "[batch, time, kv_width]").of("activations"),
+                                        port::input("v", "[batch, time, kv_width]").of("activations"),
+                                        port::input("documents", "[batch, time]").of("i32").optional(),
                                         port::output("y", "[batch, time, width]").of("activations")};
   // [/ports]
   static constexpr ComponentInfo kInfo{.id = "attention",
-                                       .summary = "causal self-attention on q, k, v, global or in a window",
+                                       .summary =
+                                           "causal self-attention on q, k, v, global, in a window "
+                                           "or within documents",
                                        .options = kOptions,
                                        .ports = kPorts};
 
@@ -41,7 +50,14 @@ class SelfAttention final : public Layer {
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
+  AttentionMasks masks(RunContext& context) const;
+  /// Throws Error(kRun) where the numbers of a sample decrease.
+  void check_documents(const TensorView& documents);
+
   const Options& options_;
+  std::string name_;
+  bool packed_ = false;  ///< there is an input of documents
+  HostStage stage_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   std::unique_ptr<AttentionKernel> kernel_;

@@ -46,6 +46,27 @@ inline LayerCase single(std::string name, std::string type, std::vector<NamedOpt
   return {std::move(name), {node}, {"n"}, std::move(fields)};
 }
 
+/// Documents of the given lengths in every sample, numbered with gaps.
+inline TestField document_field(std::int64_t batch, const std::vector<std::int64_t>& lengths) {
+  std::vector<double> row;
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    row.insert(row.end(), lengths[i], static_cast<double>(i * i));
+  TestField field{"documents", {batch, static_cast<std::int64_t>(row.size())}, DType::kI32, {}};
+  for (std::int64_t b = 0; b < batch; ++b) field.values.insert(field.values.end(), row.begin(), row.end());
+  return field;
+}
+
+/// Attention with `kv_heads` heads of k and v, and with documents unless there are no `lengths`.
+inline LayerCase grouped_attention_case(std::string name, std::int64_t time, std::int64_t heads,
+                                        std::int64_t kv_heads, std::int64_t head_width, std::int64_t window,
+                                        const std::vector<std::int64_t>& lengths) {
+  const Shape q{2, time, heads * head_width}, keys{2, time, kv_heads * head_width};
+  std::vector<TestField> fields = {real_field("q", q), real_field("k", keys), real_field("v", keys)};
+  if (!lengths.empty()) fields.push_back(document_field(2, lengths));
+  return single(std::move(name), "attention", {{"heads", heads}, {"kv_heads", kv_heads}, {"window", window}},
+                std::move(fields));
+}
+
 inline LayerCase attention_case(std::string name, std::int64_t time, std::int64_t heads, std::int64_t width,
                                 std::int64_t window, bool scaled) {
   const Shape shape{2, time, width};

@@ -35,6 +35,11 @@ inline std::vector<LayerCase> layer_cases() {
   add(attention_case("attention_window2", 7, 1, 3, 2, true));
   add(attention_case("attention_wide_window", 5, 2, 6, 9, false));
   add(attention_case("attention_one_token", 1, 2, 6, 3, false));
+  add(grouped_attention_case("attention_grouped", 5, 4, 2, 3, 0, {}));
+  add(grouped_attention_case("attention_one_key_head", 5, 3, 1, 2, 2, {}));
+  add(grouped_attention_case("attention_documents", 7, 2, 2, 3, 0, {3, 1, 3}));
+  add(grouped_attention_case("attention_documents_window", 7, 4, 2, 3, 2, {5, 2}));
+  add(grouped_attention_case("attention_tokens_alone", 4, 2, 1, 3, 0, {1, 1, 1, 1}));
   add({"attention_self",
        {{"n", "attention", {"x", "x", "x"}, {{"heads", Integer{2}}}}},
        {"n"},

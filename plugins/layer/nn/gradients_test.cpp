@@ -45,7 +45,7 @@ TEST_P(Gradients, SumOverMicroBatches) {
   const auto load = [&](int micro) {  // the second micro-batch has the samples in reverse
     for (const TestField& field : fields) {
       std::vector<double> values = field.values;
-      if (micro == 1) std::reverse(values.begin(), values.end());
+      if (micro == 1 && field.name != "documents") std::reverse(values.begin(), values.end());
       harness.set_field(field.name, values);
     }
     harness.forward({.micro = micro, .micros = 2, .first_sample = micro * fields[0].shape[0]});

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace tenon::testing {
 namespace {
 
@@ -62,6 +64,88 @@ TEST_F(Layers, AttentionSeesExactlyItsWindow) {
       }
     }
   }
+}
+
+/// Projections, attention and logits around it, of samples [1, time, 8].
+LayerCase packed_case(Integer time, Integer window, std::vector<Integer> lengths) {
+  LayerCase c{"packed",
+              {{"q", "linear", {"x"}, {{"features", Integer{8}}}},
+               {"k", "linear", {"x"}, {{"features", Integer{4}}}},
+               {"v", "linear", {"x"}, {{"features", Integer{4}}}},
+               {"a",
+                "attention",
+                {"q", "k", "v"},
+                {{"heads", Integer{4}}, {"kv_heads", Integer{2}}, {"window", window}}},
+               {"n", "linear", {"a"}, {{"features", Integer{7}}}}},
+              {"n"},
+              {real_field("x", {1, time, 8})}};
+  if (!lengths.empty()) {
+    c.nodes[3].inputs.push_back("documents");
+    c.fields.push_back(document_field(1, lengths));
+  }
+  return c;
+}
+
+TEST_F(Layers, LogitsOfPackedDocumentsAreThoseOfEachAlone) {
+  Bench reference("cpu", "reference", 1);
+  for (const char* arithmetic : {"fp64", "fp32", "bf16"})
+    for (const Integer window : {Integer{0}, Integer{1}, Integer{3}}) {
+      const auto precision = reference.make_component<Precision>(arithmetic, "");
+      const std::vector<Integer> lengths = {4, 1, 70, 2, 1, 9};
+      const Integer time = std::accumulate(lengths.begin(), lengths.end(), Integer{0});
+      LayerHarness packed = harness_of(reference, *precision, packed_case(time, window, lengths));
+      packed.forward();
+      packed.backward(1.0, true);
+      const auto logits = packed.value("n"), dx = packed.input_gradient("x"), x = packed.field("x"),
+                 dy = packed.field("d_n");
+      Integer begin = 0;
+      for (const Integer length : lengths) {
+        const auto part = [&](const std::vector<double>& all, Integer columns) {
+          return std::vector<double>(all.begin() + begin * columns, all.begin() + (begin + length) * columns);
+        };
+        LayerHarness alone = harness_of(reference, *precision, packed_case(length, window, {}));
+        alone.set_field("x", part(x, 8));
+        alone.set_field("d_n", part(dy, 7));
+        alone.forward();
+        alone.backward(1.0, true);
+        EXPECT_EQ(alone.value("n"), part(logits, 7)) << arithmetic << window << " at " << begin;
+        EXPECT_EQ(alone.input_gradient("x"), part(dx, 8)) << arithmetic << window << " at " << begin;
+        begin += length;
+      }
+      LayerHarness joined = harness_of(reference, *precision, packed_case(time, window, {time}));
+      joined.forward();
+      EXPECT_EQ(joined.value("n") != logits, window != 1) << "one document sees all of its tokens";
+    }
+}
+
+// The first document of a packed row does not know what follows: padding may be a document of its own.
+TEST_F(Layers, PaddingInADocumentOfItsOwnChangesNothing) {
+  LayerHarness packed = harness(packed_case(70, 0, {66, 4}));
+  packed.forward();
+  const auto before = packed.value("n");
+  auto x = packed.field("x");
+  for (std::size_t i = 66 * 8; i < x.size(); ++i) x[i] = -3;
+  packed.set_field("x", x);
+  packed.forward();
+  const auto after = packed.value("n");
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 66 * 7, after.begin()));
+  EXPECT_FALSE(std::equal(before.begin() + 66 * 7, before.end(), after.begin() + 66 * 7));
+}
+
+TEST_F(Layers, DocumentsThatGoBackwardsAreRefusedByPlace) {
+  LayerHarness packed = harness(grouped_attention_case("documents", 5, 2, 2, 3, 0, {2, 3}));
+  packed.set_field("documents", {0, 0, 1, 1, 2, -4, -4, 7, 3, 9});
+  try {
+    packed.forward();
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kRun) << error.what();
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("layer 'n': the documents of sample 1 go backwards at position 3: 3 "
+                                     "follows 7; number the documents of a row in ascending order"));
+  }
+  packed.set_field("documents", {0, 0, 1, 1, 2, -4, -4, 3, 7, 9});
+  packed.forward();
 }
 
 LayerCase dropout_case(Integer batch) {
@@ -252,6 +336,20 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {single("", "residual", {}, {x, y}), "equal shape, found [2, 5, 6] and [2, 5, 4]"},
       {single("", "attention", {{"heads", Integer{4}}}, {x, x, x}), "multiple of 4 heads, found [2, 5, 6]"},
       {single("", "attention", {{"heads", Integer{2}}}, {x, x, y}), "q, k, v of equal shape"},
+      {single("", "attention", {{"heads", Integer{6}}, {"kv_heads", Integer{4}}}, {x, x, x}),
+       "layer 'n': option 'kv_heads' is 4; expected a divisor of the 6 heads, or 0 for as many"},
+      {single("", "attention", {{"heads", Integer{2}}, {"kv_heads", Integer{-1}}}, {x, x, x}), "kv_heads"},
+      {single("", "attention", {{"heads", Integer{3}}, {"kv_heads", Integer{1}}}, {x, y, y}),
+       "layer 'n': expected k of [2, 5, 2], which is 1 heads (option 'kv_heads') as wide as the 3 of q [2, "
+       "5, "
+       "6], found [2, 5, 4]"},
+      {single("", "attention", {{"heads", Integer{3}}, {"kv_heads", Integer{1}}},
+              {x, real_field("k", {2, 5, 2}), y}),
+       "expected v of [2, 5, 2]"},
+      {single("", "attention", {{"heads", Integer{2}}}, {x, x, x, id_field("ids", {2, 6}, 3)}),
+       "layer 'n': expected documents of [2, 5], a number per position of q [2, 5, 6], found [2, 6]"},
+      {single("", "attention", {{"heads", Integer{2}}}, {x, x, x, real_field("y", {2, 5})}),
+       "layer 'n': expected input 'documents' to be i32 [batch, time], found"},
       {single("", "dropout", {{"p", 1.5}}, {x}), "p"},
       {single("", "gelu", {{"approximate", std::string("erf")}}, {x}), "approximate"},
       {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{3}}}, {x}),

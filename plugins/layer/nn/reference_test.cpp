@@ -1,5 +1,5 @@
-// Every layer against numbers that PyTorch computed (tests/reference/layers.safetensors), in float64 and
-// float32, with the plain loops and with the fastest kernels.
+// Every layer against numbers that PyTorch computed (tests/reference/{layers,attention}.safetensors), in
+// float64 and float32, with the plain loops and with the fastest kernels.
 #include "cases.hpp"
 
 #include "reference/recorded.hpp"
@@ -121,18 +121,46 @@ struct Setting {
 constexpr Setting kSettings[] = {
     {"fp64", "reference"}, {"fp64", "auto"}, {"fp32", "reference"}, {"fp32", "auto"}};
 
+/// Cases of tests/reference/attention.safetensors with as many keys as queries and no hidden key.
+std::vector<RecordedCase> recorded_attention() {
+  std::vector<RecordedCase> cases;
+  const struct {
+    const char* name;
+    std::int64_t heads, kv_heads, window;
+    bool packed, scaled;
+  } table[] = {{"grouped", 4, 2, 0, false, true},
+               {"grouped_unscaled", 6, 2, 0, false, false},
+               {"one_key_head", 4, 1, 0, false, true},
+               {"grouped_window", 6, 3, 3, false, true},
+               {"documents", 2, 0, 0, true, true},
+               {"documents_window", 2, 0, 3, true, true},
+               {"documents_of_one_token", 2, 0, 0, true, true},
+               {"documents_grouped", 4, 2, 4, true, true}};
+  for (const auto& row : table) {
+    cases.push_back(
+        {row.name,
+         "attention",
+         {{"heads", row.heads}, {"kv_heads", row.kv_heads}, {"window", row.window}, {"scaled", row.scaled}},
+         {"q", "k", "v"}});
+    if (row.packed) cases.back().inputs.push_back("documents");
+  }
+  return cases;
+}
+
 class RecordedLayers : public ::testing::TestWithParam<RecordedCase> {
  protected:
+  explicit RecordedLayers(const char* file = "layers") : recorded_(file) {}
   TestField field(const std::string& tensor, const std::string& name) const {
     const auto values = recorded_.values(tensor);
     Shape shape = recorded_.shape(tensor);
-    return {name, shape, name == "ids" || name == "targets" ? DType::kI32 : DType::kF64, values};
+    const bool integers = name == "ids" || name == "targets" || name == "documents";
+    return {name, shape, integers ? DType::kI32 : DType::kF64, values};
   }
-  Recorded recorded_{"layers"};
+  void expect_recorded(const RecordedCase& c) const;
+  Recorded recorded_;
 };
 
-TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
-  const RecordedCase& c = GetParam();
+void RecordedLayers::expect_recorded(const RecordedCase& c) const {
   const std::string prefix = std::string(c.name) + ".";
   for (const Setting& setting : kSettings) {
     Bench bench("cpu", setting.kernels, 1);
@@ -169,7 +197,23 @@ TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
   }
 }
 
+TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
+  expect_recorded(GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, RecordedLayers, ::testing::ValuesIn(recorded_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class RecordedAttention : public RecordedLayers {
+ protected:
+  RecordedAttention() : RecordedLayers("attention") {}
+};
+
+TEST_P(RecordedAttention, GivesTheRecordedOutputsAndGradients) {
+  expect_recorded(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, RecordedAttention, ::testing::ValuesIn(recorded_attention()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class RecordedLosses : public RecordedLayers {};
