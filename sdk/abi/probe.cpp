@@ -68,9 +68,11 @@
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/state.hpp>
+#include <tenon/stored_model.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
 #include <tenon/tensor.hpp>
+#include <tenon/transform.hpp>
 #include <tenon/transport.hpp>
 
 // One line per type, so that the function name identifies what differs.
@@ -545,6 +547,12 @@ TYPE(LinearSite)
 // <tenon/state.hpp>
 TYPE(StateVisitor)
 
+// <tenon/stored_model.hpp>
+TYPE(StoredTensor)
+TYPE(ModelDescription)
+TYPE(StoredModel)
+TYPE(StoredModels)
+
 // <tenon/sync_extra.hpp>
 TYPE(BucketSizes)
 TYPE(MeanPart)
@@ -575,6 +583,11 @@ TYPE(MeshPlace)
 TYPE(ElementRange)
 TYPE(Box)
 TYPE(Layout)
+
+// <tenon/transform.hpp>
+TYPE(TransformedModel)
+TYPE(TensorWriter)
+TYPE(Transform)
 
 // <tenon/transport.hpp>
 TYPE(ReduceOp)

@@ -45,7 +45,8 @@ const std::set<std::string> kOfTheHost = {
     "FileSystem",   "ForwardContext",  "Host",         "InferContext",     "LayerFactory", "LayerOwner",
     "MetricReport", "MetricSink",      "NumericsSink", "OperandCounter",   "Options",      "ParameterSet",
     "ReadableFile", "RecoveryHost",    "Replica",      "RowService",       "RowTable",     "RunContext",
-    "ServerNode",   "SiteHost",        "SpanSink",     "StateVisitor",     "TaskWatch",    "WritableFile"};
+    "ServerNode",   "SiteHost",        "SpanSink",     "StateVisitor",     "StoredModel",  "StoredModels",
+    "TaskWatch",    "TensorWriter",    "WritableFile"};
 
 /// Passes its input on, and uses every operation between the replicas.
 class Talker final : public Layer {
@@ -272,6 +273,7 @@ const char* const kDoctor = "`tenon doctor` alone asks, in a process of its own"
 const char* const kOther = "plugins call it, and never the core: the caller is named";
 const char* const kDeath = "needs a rank that dies in a process of its own";
 const char* const kSimulates = "`tenon simulate` calls it in processes of its own";
+const char* const kTransforms = "`tenon transform` calls it, outside of runs";
 const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
@@ -402,7 +404,7 @@ const std::vector<Row> kRows = {
 const std::map<std::string, const char*> kUncalled = {
     {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther},   {"DeviceStreams", kOther},
     {"Power", kPower},           {"PowerPolicy", kPower},    {"Simulator", kSimulates},
-    {"PowerSource", kBeside},    {"PowerActuator", kBeside},
+    {"PowerSource", kBeside},    {"PowerActuator", kBeside}, {"Transform", kTransforms},
 };
 
 // The cells.
