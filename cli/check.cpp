@@ -6,6 +6,8 @@
 #include "offline_host.hpp"
 #include "report/runs.hpp"
 #include "run/stages.hpp"
+#include "transform.hpp"
+#include "transform/plan.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -125,6 +127,14 @@ int run_check(const std::vector<std::string>& arguments) {
   std::vector<std::string> sets;
   if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
   const std::string path = parsed.values["config"].as<std::vector<std::string>>()[0];
+  if (const Config file = Config::load(path, sets); transform::is_transform(file)) {
+    for (const char* option : {"explain", "json", "print"}) {
+      if (parsed.values.count(option) > 0)
+        fail_config(fmt::format("tenon check: --{} is for runs, and {} is a transform", option, path));
+    }
+    check_transform(runtime, file, path);
+    return 0;
+  }
   const Config config = load_run(runtime, path, sets);
   if (config.find("stage") != nullptr) return check_stages(runtime, config, path, parsed.values);
   std::vector<std::string> facts;

@@ -88,5 +88,6 @@ extern const Command kPower;
 extern const Command kQuantize;
 extern const Command kReproduce;
 extern const Command kSimulate;
+extern const Command kTransform;
 
 }  // namespace tenon::cli

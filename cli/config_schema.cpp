@@ -9,6 +9,7 @@
 #include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
+#include "transform/plan.hpp"
 
 #include <tenon/error.hpp>
 
@@ -339,7 +340,7 @@ class SchemaWriter {
 }  // namespace
 
 const std::vector<std::string>& schema_names() {
-  static const std::vector<std::string> names{"run", "experiment", "study", "simulate", "power"};
+  static const std::vector<std::string> names{"run", "experiment", "study", "simulate", "power", "transform"};
   return names;
 }
 
@@ -354,6 +355,8 @@ ConfigSchema config_schema(const std::string& name, Registry& registry) {
   if (name == "power")
     return SchemaWriter(registry, power::power_tables())
         .write("a site of tenon power, or levels or limits for it");
+  if (name == "transform")
+    return SchemaWriter(registry, transform::transform_tables()).write("a transform of tenon transform");
   fail_config(fmt::format("tenon inspect --json-schema: there is no kind of file '{}'{} (known: {})", name,
                           config::suggestion(name, schema_names()), fmt::join(schema_names(), ", ")));
 }

@@ -470,7 +470,7 @@ void declare_inspect(po::options_description& options) {
   options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
   options.add_options()(
       "json-schema", po::value<std::string>(),
-      "FILES  JSON schema of such files, for editors: run, experiment, study, simulate or power");
+      "FILES  JSON schema of such files, for editors: run, experiment, study, simulate, power or transform");
 }
 
 int run_inspect(const std::vector<std::string>& arguments) {

@@ -1,5 +1,6 @@
 // tenon train: one run from a configuration.
 #include "command_line.hpp"
+#include "transform.hpp"
 
 #include "run/stages.hpp"
 
@@ -73,6 +74,7 @@ RunResult train_stages(Runtime& runtime, const Config& config, const TrainReques
                        const std::string& shared) {
   train::StagePlan plan;
   plan.shared = shared;
+  plan.transform = transform_into;
   plan.progress = [&](int index, int stages, const std::string& name, bool done) {
     if (!request.quiet)
       std::cerr << fmt::format("stage {} of {}: {}{}\n", index + 1, stages, name,

@@ -11,6 +11,7 @@
 #include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
+#include "transform/plan.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -120,7 +121,8 @@ TEST(ConfigSchema, AcceptsEveryShippedFile) {
                                                                     {"experiment", {"experiments"}},
                                                                     {"study", {"studies"}},
                                                                     {"simulate", {"simulate"}},
-                                                                    {"power", {"power"}}};
+                                                                    {"power", {"power"}},
+                                                                    {"transform", {"transform"}}};
   std::size_t files = 0;
   for (const auto& [name, folders] : kinds) {
     FileSchema schema(name);
@@ -300,7 +302,7 @@ void edit_files(const std::string& name, const std::string& folder,
                 const std::function<void(const std::string&)>& read, Tally& tally) {
   FileSchema schema(name);
   const Scratch scratch;
-  for (const char* other : {"base", "presets", "reproduce", "simulate", "power"})
+  for (const char* other : {"base", "presets", "reproduce", "simulate", "power", "transform"})
     if (other != folder) fs::create_directory_symlink(kConfigs / other, scratch / other);
   std::set<std::string> seen;
   const fs::path edited = scratch / (folder + "/edited.toml");
@@ -329,6 +331,10 @@ TEST(ConfigSchema, RefusesWhatTheProgramRefuses) {
       [](const std::string& path) { simulate::read_plan(Config::load(path, {}), registry(), path); }, tally);
   edit_files(
       "power", "power", [](const std::string& path) { power::read_file(path, registry()); }, tally);
+  edit_files(
+      "transform", "transform",
+      [](const std::string& path) { transform::read_plan(Config::load(path, {}), registry(), path, ""); },
+      tally);
   EXPECT_GT(tally.refused, in_runs + 200);
   EXPECT_EQ(tally.wrongly, std::vector<std::string>());
   EXPECT_GE(tally.caught * 100, tally.refused * 95) << "fewer than 95 % of the refused edits";
@@ -343,7 +349,7 @@ TEST(ConfigSchema, AnUnknownKindOfFileIsNamed) {
   EXPECT_EQ(ended.status, 2);
   EXPECT_EQ(ended.err,
             "tenon: tenon inspect --json-schema: there is no kind of file 'experimnt'; did you mean "
-            "'experiment'? (known: run, experiment, study, simulate, power)\n");
+            "'experiment'? (known: run, experiment, study, simulate, power, transform)\n");
 }
 
 }  // namespace

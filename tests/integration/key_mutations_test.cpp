@@ -10,6 +10,7 @@
 #include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
 #include "simulate/plan.hpp"
+#include "transform/plan.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -173,11 +174,14 @@ const KeysByTable kPowerKeys = {{"[power]",
                                 {"[levels]", {"name", "note", "rated_watts", "rise_s", "fall_s"}},
                                 {"[[level]]", {"phase", "share", "activity", "rise_s", "fall_s"}}};
 
+const KeysByTable kTransformKeys = {
+    {"[transform]", {"type", "from", "step", "to", "weights", "dtype", "through"}}};
+
 /// Files that are not runs: experiments, studies and simulations, each with its own reader.
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
   const Scratch scratch;
-  for (const char* folder : {"base", "presets", "reproduce", "simulate", "power"})
+  for (const char* folder : {"base", "presets", "reproduce", "simulate", "power", "transform"})
     if (folder != kind) fs::create_directory_symlink(kConfigs / folder, scratch / folder);
   const fs::path mutated = scratch / (kind + "/mutated.toml");
   const auto answer = [&](const std::vector<std::string>& lines) {
@@ -251,6 +255,11 @@ TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
   mutate_files(total, "power", kPowerKeys,
                [&](const std::string& path) { power::read_file(path, registry); });
   EXPECT_GT(total.keys, without_sites + 30);
+  const std::size_t without_transforms = total.keys;
+  mutate_files(total, "transform", kTransformKeys, [&](const std::string& path) {
+    transform::read_plan(Config::load(path, {}), registry, path, "");
+  });
+  EXPECT_GE(total.keys, without_transforms + 6);
   EXPECT_EQ(total.accepted, std::vector<std::string>());
   EXPECT_LE(total.misguided.size() * 10, total.long_keys)
       << "fewer than 90 % of " << total.long_keys << " keys have only right suggestions";
