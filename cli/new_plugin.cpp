@@ -265,11 +265,13 @@ void print_next(const fs::path& folder, const std::string& kind,
       "  cmake --preset release{}\n"
       "  cmake --build --preset release\n"
       "  ctest --preset release\n"
+      "{}"
       "  TENON_PLUGIN_PATH=$PWD/build/release tenon {} run.toml\n",
-      folder.string(), prefix,
-      kind == "simulator" ? "simulate"
-      : kind == "power"   ? "power"
-                          : "train");
+      folder.string(), prefix, kind == "transform" ? "  tenon train base.toml\n" : "",
+      kind == "simulator"   ? "simulate"
+      : kind == "power"     ? "power"
+      : kind == "transform" ? "transform"
+                            : "train");
   if (prefix.ends_with("=PREFIX"))
     std::cout << "PREFIX is where Tenon is installed: cmake --install BUILD --prefix PREFIX\n";
 }
@@ -280,7 +282,7 @@ void declare_new_plugin(po::options_description& options) {
   };
   text("kind",
        "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset, "
-       "simulator, power or observer");
+       "simulator, power, transform or observer");
   text("name", "NAME  the component's `type` in TOML: lower case, digits, '_'");
   text("vendor", "WORD  of the plugin's id, WORD.NAME; default: example");
   text("out", "DIR  folder of the project, new or empty; default: NAME");
