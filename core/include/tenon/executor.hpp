@@ -62,8 +62,13 @@ struct ExecutorSpec {
   bool training = true;
   bool input_gradients = false;  ///< compute gradients of floating-point data fields too (tests)
   bool keep_values = false;  ///< never reuse the memory of outputs, so that value() sees all of them (tests)
-  /// Outputs ("node" or "node:1") that value() sees after forward; the memory of all others is reused.
+  /// Outputs ("node" or "node:1") that value() sees until the next forward, with the bits that they have
+  /// under keep_values; the memory of all others is reused. An unknown name: Error(kConfig) that lists those
+  /// there are.
   std::vector<std::string> keep = {};
+  /// Compute nothing but what `keep` needs: the other nodes never run and take neither memory nor parameters,
+  /// but policies count their layers. inputs() of data fields that nothing reads are empty. Not for training.
+  bool only_kept = false;
 };
 
 struct RunSpec {
@@ -107,7 +112,7 @@ class Executor {
   /// From now on the weights of forward are sets with the parameters of `set`, in its order: those of another
   /// graph, of which this one may use some. Nothing is copied, so two graphs may run on one set in turns.
   /// Only for a graph that was built without training. Throws Error(kConfig) that lists every parameter that
-  /// is not in `set` or differs in shape, shard or dtype.
+  /// is not in `set`, has no memory there, or differs in shape, shard, dtype or role.
   void bind(const ParameterSet& set);
   void forward(ParameterSet& weights, const RunSpec& run);
   /// Calls `probe` from the next forward on; an empty function ends it.

@@ -11,6 +11,7 @@ TENON_ABI_BEGIN
 
 class Communicator;
 struct ConvolutionSpec;  // <tenon/ops/convolution.hpp>
+struct DataInfo;         // <tenon/dataset.hpp>
 class Device;
 class Host;
 class Mesh;
@@ -64,6 +65,10 @@ class InferContext {
   virtual std::string_view name() const = 0;  ///< full name of the node
   virtual int inputs() const = 0;
   virtual ValueSpec input(int index) const = 0;
+  /// Name of the value that an input reads: a data field ("tokens"), "node" or "node:1".
+  virtual std::string_view input_name(int index) const = 0;
+  /// The data that the graph is built for. Valid during infer().
+  virtual const DataInfo& data() const = 0;
   virtual bool training() const = 0;  ///< false: no backward will run, nothing needs keeping
   virtual DType activations() const = 0;
   virtual DType parameters() const = 0;
@@ -88,6 +93,9 @@ class InferContext {
   virtual void keep_output(int index) = 0;
   /// The layer is y = map(x), elementwise: the executor may fold it into the producing site and skip forward.
   virtual void offer_epilogue(Epilogue map) = 0;
+  /// Device memory that the layer holds beside what it declares (a graph of its own): a line of the memory
+  /// plan under its node's name. Memory that several nodes have in common is stated by one of them.
+  virtual void held(std::string_view what, std::size_t bytes) = 0;
 };
 /// Returns this rank's shard of activations in `layout`.
 ValueSpec placed(InferContext& context, const Layout& layout);

@@ -11,13 +11,21 @@
 
 namespace tenon::graph {
 
-ValueSpec LayerInference::input(int index) const {
+const GraphValue& LayerInference::read(int index) const {
   const Node& self = node();
   if (index < 0 || index >= static_cast<int>(self.inputs.size())) {
     fail_config(fmt::format("model node '{}' ({}) needs an input number {}, but only {} are connected",
                             self.spec.name, self.spec.type, index, self.inputs.size()));
   }
-  return base::at(build_.values, base::at(self.inputs, index).value).spec;
+  return base::at(build_.values, base::at(self.inputs, index).value);
+}
+
+ValueSpec LayerInference::input(int index) const {
+  return read(index).spec;
+}
+
+std::string_view LayerInference::input_name(int index) const {
+  return read(index).name;
 }
 
 void LayerInference::output(const ValueSpec& spec) {
@@ -117,6 +125,10 @@ void LayerInference::offer_epilogue(Epilogue map) {
   node().offered = map;
 }
 
+void LayerInference::held(std::string_view what, std::size_t bytes) {
+  build_.held.push_back({fmt::format("{}: {}", name(), what), bytes});
+}
+
 }  // namespace tenon::graph
 
 TENON_ABI_BEGIN
@@ -159,7 +171,7 @@ SiteCall NodeContext<Base>::call(const Site& site, std::int64_t first_row, const
   const std::int64_t rows_of_sample = site.declared.m / pass_.build->batch;
   call.origin_row = pass_.run.first_sample * rows_of_sample + first_row;
   call.numerics = pass_.numerics;
-  call.weight_version = pass_.weights->version(site.parameter);
+  call.weight_version = pass_.weights->version(weight_index(site.parameter));
   call.kept = site.kept_memory;
   call.persistent = site.persistent;
   call.scratch = scratch;

@@ -16,12 +16,14 @@ namespace tenon::graph {
 /// Declarations of one node.
 class LayerInference final : public InferContext {
  public:
-  LayerInference(const ExecutorSpec& spec, Build& build, int node)
-      : spec_(spec), build_(build), index_(node) {}
+  LayerInference(const ExecutorSpec& spec, const DataInfo& data, Build& build, int node)
+      : spec_(spec), data_(data), build_(build), index_(node) {}
 
   std::string_view name() const override { return node().spec.name; }
   int inputs() const override { return static_cast<int>(node().inputs.size()); }
   ValueSpec input(int index) const override;
+  std::string_view input_name(int index) const override;
+  const DataInfo& data() const override { return data_; }
   bool training() const override { return spec_.training; }
   DType activations() const override { return spec_.precision->activations(); }
   DType parameters() const override { return spec_.precision->parameters(); }
@@ -43,11 +45,14 @@ class LayerInference final : public InferContext {
   void keep_input(int index) override { node().keeps_input.at(index) = true; }
   void keep_output(int index) override;
   void offer_epilogue(Epilogue map) override;
+  void held(std::string_view what, std::size_t bytes) override;
 
  private:
+  const GraphValue& read(int input) const;
   Node& node() const { return build_.nodes[index_]; }
 
   const ExecutorSpec& spec_;
+  const DataInfo& data_;
   Build& build_;
   int index_;
 };
@@ -58,6 +63,7 @@ struct Pass {
   Node* node = nullptr;
   ParameterSet* weights = nullptr;
   ParameterSet* gradients = nullptr;
+  std::vector<int> bound;  ///< per parameter of the graph: its index in the sets of weights; empty: the same
   RowGradients* rows = nullptr;
   RunSpec run;
   NumericsSink* numerics = nullptr;  ///< receives reports on the operands of sites
@@ -67,6 +73,11 @@ struct Pass {
   std::vector<unsigned char>* written =
       nullptr;  ///< per parameter: its gradient holds this slot's sum so far
 };
+
+/// Index of a parameter of the graph in the sets of weights.
+inline int index_in_weights(const Pass& pass, int parameter) {
+  return pass.bound.empty() ? parameter : base::at(pass.bound, parameter);
+}
 
 /// Facts about a node's sites that contexts offer beside their base.
 class SiteFacts {
@@ -89,8 +100,8 @@ class NodeContext : public Base, public SiteFacts {
   bool training() const override { return pass_.run.training; }
   TensorView input(int index) override { return value(base::at(node().inputs, index).value).data; }
   TensorView output(int index) override { return value(base::at(node().outputs, index)).data; }
-  TensorView parameter(ParameterRef ref) override { return pass_.weights->tensor(number(ref)); }
-  RowTable* table(ParameterRef ref) override { return pass_.weights->table(number(ref)); }
+  TensorView parameter(ParameterRef ref) override { return pass_.weights->tensor(weight_index(number(ref))); }
+  RowTable* table(ParameterRef ref) override { return pass_.weights->table(weight_index(number(ref))); }
   TensorView saved(SavedRef ref) override { return base::at(node().saved, ref.index).view; }
   RandomKey random(std::string_view purpose) override;
   std::uint64_t draw_step() const override { return static_cast<std::uint64_t>(pass_.run.slot); }
@@ -102,10 +113,11 @@ class NodeContext : public Base, public SiteFacts {
   Node& node() const { return *pass_.node; }
   GraphValue& value(int index) const { return base::at(pass_.build->values, index); }
   int number(ParameterRef ref) const { return base::at(node().parameters, ref.index); }
+  int weight_index(int parameter) const { return index_in_weights(pass_, parameter); }
   Site& site(SiteRef ref) const { return *base::at(node().sites, ref.index); }
   SiteCall call(const Site& site, std::int64_t first_row, const TensorView& scratch) const;
   TensorView weight(const Site& site) const {
-    return rows_of_site(site, pass_.weights->tensor(site.parameter));
+    return rows_of_site(site, pass_.weights->tensor(weight_index(site.parameter)));
   }
   /// The site's rows of its weight, or of the weight's gradient.
   static TensorView rows_of_site(const Site& site, const TensorView& tensor) {

@@ -77,12 +77,24 @@ struct Executor::Impl {
     return pass.run.training ? graph::PassKind::kForward : graph::PassKind::kEvaluation;
   }
 
+  /// `weights` are those of the next pass.
+  void use(ParameterSet& weights) {
+    if (!pass.bound.empty() && weights.parameters().size() != bound_size)
+      fail_run(fmt::format("the graph is bound to sets of {} parameters, and '{}' has {}; bind it first",
+                           bound_size, weights.name(), weights.parameters().size()));
+    pass.weights = &weights;
+  }
+
   /// Waits for the forward where the device computes asynchronously.
   void read_losses() {
     std::size_t next = 0;
     for (std::size_t i = 0; i < build->nodes.size(); ++i) {
       graph::Node& node = build->nodes[i];
       if (node.loss == nullptr) continue;
+      if (node.skipped) {
+        ++next;
+        continue;
+      }
       const graph::PassScope scope(place, names[i], forward_kind());
       double pair[2] = {0, 0};
       TensorView host;
@@ -179,6 +191,7 @@ struct Executor::Impl {
   graph::KnownPlace place{spec.host->query(graph::PassPlaces::kId)};
   std::vector<unsigned char> written;
   std::vector<int> waiting;
+  std::size_t bound_size = 0;  ///< parameters of the sets that the graph is bound to
 };
 
 Executor::Executor(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data)
@@ -192,14 +205,22 @@ std::span<const TensorView> Executor::inputs() {
   return impl_->inputs;
 }
 
+void Executor::bind(const ParameterSet& set) {
+  if (impl_->spec.training)
+    fail_run("bind was asked of a graph that was built for training, whose order is that of its gradients");
+  impl_->pass.bound = graph::bound_indices(impl_->build->parameters, set);
+  impl_->bound_size = set.parameters().size();
+}
+
 void Executor::forward(ParameterSet& weights, const RunSpec& run) {
-  impl_->pass.weights = &weights;
+  impl_->use(weights);
   impl_->pass.run = run;
   impl_->pass.run.training &= impl_->spec.training;  // nothing is staged or kept in a graph for evaluation
   if (impl_->staged != nullptr && run.training && run.micro == 0)
     impl_->copy_buffers(weights, *impl_->staged);
   std::vector<graph::Node>& nodes = impl_->build->nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].skipped) continue;
     impl_->pass.node = &nodes[i];
     impl_->begin_buffers(i, false);
     if (nodes[i].folded_into < 0)
@@ -318,6 +339,7 @@ std::int64_t Executor::activation_bytes() const {
 std::int64_t Executor::allocated_bytes() const {
   std::int64_t sum = activation_bytes();
   for (const TensorView& view : impl_->build->persistent) sum += view.bytes();
+  for (const PlanLine& line : impl_->build->held) sum += static_cast<std::int64_t>(line.bytes);
   return sum;
 }
 
@@ -352,17 +374,18 @@ std::vector<std::string> Executor::folded_nodes() const {
 std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run) {
   Impl& impl = *impl_;
   ReduceOps& reduce = impl.spec.device->family<ReduceOps>();
-  impl.pass.weights = &weights;
+  impl.use(weights);
   impl.pass.run = run;
   for (std::size_t n = 0; n < impl.build->nodes.size(); ++n) {
     graph::Node& node = impl.build->nodes[n];
+    if (node.skipped) continue;
     const graph::PassScope scope(impl.place, impl.names[n], graph::PassKind::kForward);
     for (int p : node.parameters) {
-      const TensorView tensor = weights.tensor(p);
+      const TensorView tensor = weights.tensor(graph::index_in_weights(impl.pass, p));
       if (tensor.empty() || !dtype_is_real(tensor.dtype)) continue;
       const std::int64_t at = reduce.first_non_finite(tensor);
       if (at >= 0)
-        return fmt::format("parameter '{}', element {}", base::at(weights.parameters(), p).spec.name, at);
+        return fmt::format("parameter '{}', element {}", base::at(impl.build->parameters, p).spec.name, at);
     }
     impl.pass.node = &node;
     if (node.talks) return "";  // the other replicas do not run along, so no later node can be repeated

@@ -95,12 +95,20 @@ bool is_product(const Node& node, int output) {
   return found;
 }
 
-bool can_fold(Build& build, const Node& map) {
+/// Whether map(round(x)) = round(map(x)) for every x, so that a product that applies the map gives the bits
+/// of the two nodes.
+bool keeps_bits(Epilogue map) {
+  return map == Epilogue::kRelu;
+}
+
+/// exactly: values must have the bits that they have when nothing is folded.
+bool can_fold(Build& build, const Node& map, bool exactly) {
+  if (exactly && !keeps_bits(map.offered)) return false;
   if (map.offered == Epilogue::kNone || map.inputs.size() != 1 || map.outputs.size() != 1) return false;
   const int index = map.inputs[0].value;
   const GraphValue& between = value_at(build, index);
   const GraphValue& result = value_at(build, map.outputs[0]);
-  if (between.producer < 0 || between.readers.size() != 1) return false;
+  if (between.producer < 0 || between.readers.size() != 1 || between.kept) return false;
   if (!(between.spec.shape == result.spec.shape) || between.spec.dtype != result.spec.dtype) return false;
   if (map.runs_backward && map.keeps_input[0]) return false;
   const Node& producer = base::at(build.nodes, between.producer);
@@ -111,9 +119,9 @@ bool can_fold(Build& build, const Node& map) {
 
 /// Marks the nodes whose offered map the producing sites can apply, and gives those sites the map. Call it
 /// when the nodes that run backward are known, and before sites are bound.
-void fold_epilogues(Build& build) {
+void fold_epilogues(Build& build, bool exactly) {
   for (Node& map : build.nodes) {
-    if (!can_fold(build, map)) continue;
+    if (!can_fold(build, map, exactly)) continue;
     GraphValue& between = value_at(build, map.inputs[0].value);
     Node& producer = base::at(build.nodes, between.producer);
     const int output = output_of(producer, map.inputs[0].value);
@@ -208,7 +216,7 @@ class Planner;
 class Builder {
  public:
   Builder(const ExecutorSpec& spec, const DataInfo& data)
-      : spec_(spec), build_(std::make_unique<Build>()), budget_(*spec.device) {
+      : spec_(spec), data_(data), build_(std::make_unique<Build>()), budget_(*spec.device) {
     for (const DataField& field : data.fields) {
       GraphValue value;
       value.name = field.name;
@@ -235,8 +243,10 @@ class Builder {
     for (const NodeSpec& node : graph.nodes) create(node);
     find_loss();
     find_gradients();
-    if (!spec_.keep_values) fold_epilogues(*build_);
+    find_kept();
+    if (!spec_.keep_values) fold_epilogues(*build_, !spec_.keep.empty());
     bind_sites();
+    empty_skipped();
     order_parameters();
     plan_memory();
     return std::move(build_);
@@ -258,7 +268,7 @@ class Builder {
     node.layer = &node.owner->layer();
     node.loss = static_cast<LossLayer*>(node.layer->query(LossLayer::kId));
     node.metric = static_cast<MetricLayer*>(node.layer->query(MetricLayer::kId));
-    LayerInference context(spec_, *build_, index);
+    LayerInference context(spec_, data_, *build_, index);
     const std::size_t declared = build_->declared.size();
     const tenon_port_v1* const* const ports = node.owner->ports();
     const auto input = [&](int i) { return context.input(i); };
@@ -387,6 +397,46 @@ class Builder {
     }
   }
 
+  void find_kept() {
+    std::vector<std::string> unknown;
+    for (const std::string& name : spec_.keep) {
+      const auto found = std::find_if(build_->values.begin(), build_->values.end(),
+                                      [&](const GraphValue& value) { return value.name == name; });
+      if (found == build_->values.end())
+        unknown.push_back("'" + name + "'");
+      else
+        found->kept = true;
+    }
+    if (unknown.empty()) return skip_others();
+    std::vector<std::string_view> known;
+    for (const GraphValue& value : build_->values) known.push_back(value.name);
+    fail_config(fmt::format("the graph has no value {} to keep; it has {}", fmt::join(unknown, ", "),
+                            fmt::join(known, ", ")));
+  }
+
+  /// only_kept: marks the nodes that no kept output depends on.
+  void skip_others() {
+    if (!spec_.only_kept) return;
+    if (spec_.training) fail_run("only_kept was asked of a graph that is built for training");
+    std::vector<bool> needed;
+    for (const GraphValue& value : build_->values) needed.push_back(value.kept);
+    for (std::size_t i = build_->nodes.size(); i-- > 0;) {
+      Node& node = build_->nodes[i];
+      node.skipped =
+          std::none_of(node.outputs.begin(), node.outputs.end(), [&](int output) { return needed[output]; });
+      if (node.skipped) node.metric = nullptr;
+      for (const NodeInput& input : node.inputs) needed[input.value] = needed[input.value] || !node.skipped;
+    }
+  }
+
+  /// Once policies have counted them.
+  void empty_skipped() {
+    for (Node& node : build_->nodes) {
+      if (!node.skipped) continue;
+      node.sites.clear(), node.parameters.clear(), node.saved.clear(), node.workspaces.clear();
+    }
+  }
+
   bool has_trainable(const Node& node) const {
     return std::any_of(node.parameters.begin(), node.parameters.end(), [&](int p) {
       const ParameterSpec& spec = base::at(build_->declared, p).spec;
@@ -495,11 +545,24 @@ class Builder {
         }
       }
     }
-    build_->parameters = lay_out(build_->declared, place_of(spec_));
+    build_->parameters = lay_out(used(), place_of(spec_));
     for (Node& node : build_->nodes) {
       for (int& p : node.parameters) p = laid_out(p);
       for (auto& site : node.sites) site->parameter = laid_out(site->parameter);
     }
+  }
+
+  /// Declarations of nodes that run.
+  std::vector<Declared> used() const {
+    std::vector<bool> read(build_->declared.size(), !spec_.only_kept);
+    for (const Node& node : build_->nodes) {
+      for (const int p : node.parameters) read[p] = true;
+    }
+    std::vector<Declared> result;
+    for (std::size_t p = 0; p < read.size(); ++p) {
+      if (read[p]) result.push_back(build_->declared[p]);
+    }
+    return result;
   }
 
   int laid_out(int declared) const {
@@ -521,11 +584,13 @@ class Builder {
 
   /// When a node's backward pass runs, on the planner's scale: node i runs forward at i.
   int backward_time(int node) const { return 2 * static_cast<int>(build_->nodes.size()) - 1 - node; }
+  bool is_read(const GraphValue& value) const;
   void plan_values(Planner& planner);
   void plan_nodes(Planner& planner);
   void plan_memory();
 
   const ExecutorSpec& spec_;
+  const DataInfo& data_;
   std::unique_ptr<Build> build_;
   MemoryBudget budget_;
   std::int64_t parameter_bytes_ = 0;
@@ -580,14 +645,21 @@ class Planner {
   std::vector<TensorView*> views_;
 };
 
+bool Builder::is_read(const GraphValue& value) const {
+  return std::any_of(value.readers.begin(), value.readers.end(),
+                     [&](int reader) { return !base::at(build_->nodes, reader).skipped; });
+}
+
 void Builder::plan_values(Planner& planner) {
   const int end = 2 * static_cast<int>(build_->nodes.size());
   for (GraphValue& value : build_->values) {
     const bool data = value.producer < 0;
-    int last = data || spec_.keep_values ? end : value.producer;
+    if (spec_.only_kept && !value.kept && !is_read(value)) continue;
+    int last = data || spec_.keep_values || value.kept ? end : value.producer;
     if (!data && base::at(build_->nodes, value.producer).loss != nullptr) last = end;
     for (int reader : value.readers) {
       const Node& node = base::at(build_->nodes, reader);
+      if (node.skipped) continue;
       last = std::max(last, reader);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const bool this_value = &value_of(node.inputs[i]) == &value;
@@ -663,6 +735,12 @@ void Builder::plan_memory() {
   build_->lines.push_back({"activations, gradients and workspaces (planned)", build_->plan_bytes});
   build_->lines.push_back({"the same without reuse", sum});
   build_->lines.push_back({"converted weight copies", copies});
+  if (!spec_.keep.empty()) {
+    std::size_t kept = 0;
+    for (const GraphValue& value : build_->values) kept += value.kept ? value.data.bytes() : 0;
+    build_->lines.push_back({"outputs kept after forward (planned)", kept});
+  }
+  for (const PlanLine& line : build_->held) build_->lines.push_back(line);
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ struct GraphValue {
   std::vector<int> readers;
   bool needs_gradient = false;
   bool has_gradient = false;  ///< some reader's backward writes it
+  bool kept = false;          ///< ExecutorSpec::keep names it
   int stored_as = -1;         ///< value whose memory it is: the only reader's map is folded into the producer
   TensorView data, gradient;
 };
@@ -128,6 +129,7 @@ struct Node {
   std::vector<bool> keeps_input, keeps_output;
   bool runs_backward = false;
   bool talks = false;                  ///< its forward takes all replicas
+  bool skipped = false;                ///< ExecutorSpec::only_kept: no kept output depends on it
   Epilogue offered = Epilogue::kNone;  ///< the node is this map, elementwise
   int folded_into = -1;                ///< node whose site applies the map; then forward is not called
   std::vector<std::pair<std::string, RandomKey>> keys;  ///< filled on first use
@@ -148,6 +150,7 @@ struct Build {
   std::size_t plan_bytes = 0;
   TensorView block;                    ///< the planned memory
   std::vector<TensorView> persistent;  ///< weight copies
+  std::vector<PlanLine> held;          ///< by layers beside what they declare
   std::vector<PlanLine> lines;
 };
 

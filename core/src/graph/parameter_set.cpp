@@ -2,6 +2,7 @@
 #include "graph/parameter_set.hpp"
 
 #include "base/at.hpp"
+#include "base/elapsed.hpp"
 #include "graph/memory_budget.hpp"
 #include "graph/row_table.hpp"
 
@@ -11,6 +12,7 @@
 #include <tenon/random.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -117,6 +119,68 @@ std::vector<ParameterInfo> reduced(std::vector<ParameterInfo> parameters, const 
   return parameters;
 }
 
+namespace {
+
+const char* role_name(Role role) {
+  switch (role) {
+    case Role::kParameter:
+      return "parameter";
+    case Role::kBuffer:
+      return "buffer";
+    case Role::kRowTable:
+      return "row table";
+  }
+  return "";
+}
+
+/// "parameter f32 [8, 4]", and the shard where a rank has only a part.
+std::string described(const ParameterInfo& info) {
+  const ParameterSpec& spec = info.spec;
+  std::string text = fmt::format("{} {} {}", role_name(spec.role), dtype_name(spec.dtype),
+                                 layout_text({spec.shape, spec.sharding}));
+  if (!(info.local == spec.shape))
+    text += fmt::format(", here {} from {}", info.local.text(), info.offset.text());
+  return text;
+}
+
+bool alike(const ParameterInfo& a, const ParameterInfo& b) {
+  const Layout first{a.spec.shape, a.spec.sharding}, second{b.spec.shape, b.spec.sharding};
+  return first == second && a.local == b.local && a.offset == b.offset && a.spec.dtype == b.spec.dtype &&
+         a.spec.role == b.spec.role;
+}
+
+bool has_memory(const ParameterInfo& info, const ParameterSet& set) {
+  if (info.spec.role == Role::kRowTable) return set.table(info.index) != nullptr;
+  return info.local.elements() == 0 || !set.tensor(info.index).empty();
+}
+
+}  // namespace
+
+std::vector<int> bound_indices(const std::vector<ParameterInfo>& parameters, const ParameterSet& set) {
+  std::map<std::string_view, const ParameterInfo*> by_name;
+  for (const ParameterInfo& info : set.parameters()) by_name[info.spec.name] = &info;
+  std::vector<int> indices;
+  std::vector<std::string> differences;
+  for (const ParameterInfo& info : parameters) {
+    const auto found = by_name.find(info.spec.name);
+    if (found == by_name.end()) {
+      differences.push_back(fmt::format("'{}' is missing, expected {}", info.spec.name, described(info)));
+    } else if (!alike(info, *found->second)) {
+      differences.push_back(fmt::format("'{}': expected {}, found {}", info.spec.name, described(info),
+                                        described(*found->second)));
+    } else if (!has_memory(*found->second, set)) {
+      differences.push_back(fmt::format("'{}' has no memory in this set", info.spec.name));
+    } else {
+      indices.push_back(found->second->index);
+    }
+  }
+  if (differences.empty()) return indices;
+  fail_config(
+      fmt::format("a graph cannot read the parameters of '{}'; {} of {} differ:\n  {}\nBind a set that was "
+                  "made for a graph of the same model and precision",
+                  set.name(), differences.size(), parameters.size(), fmt::join(differences, "\n  ")));
+}
+
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena) {
   std::int64_t end = 0;
   std::int64_t step = 1;
@@ -164,7 +228,8 @@ class DeviceParameterSet final : public ParameterSet {
         parameters_(parameters),
         device_(device),
         tables_of_(tables_of),
-        versions_(parameters.size()) {
+        versions_(parameters.size()),
+        all_(first_version()) {
     for (int arena = 0; arena < graph::arena_count(parameters_); ++arena) {
       TensorView view;
       const graph::ArenaUse use = graph::arena_use(parameters_, arena);
@@ -232,6 +297,12 @@ class DeviceParameterSet final : public ParameterSet {
   }
 
  private:
+  /// Nanoseconds, so that a set in the memory of one that has ended never has its versions: converted copies
+  /// are found by address and version.
+  static std::uint64_t first_version() {
+    return static_cast<std::uint64_t>(base::Steady::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  }
+
   std::string first_of(int arena) const {
     for (const ParameterInfo& info : parameters_) {
       if (info.arena == arena) return info.spec.name;
@@ -246,7 +317,7 @@ class DeviceParameterSet final : public ParameterSet {
   ParameterSet* tables_of_;  ///< null: the tables are its own, if it has any
   std::vector<std::unique_ptr<RowTable>> tables_;
   std::deque<std::atomic<std::uint64_t>> versions_;
-  std::atomic<std::uint64_t> all_{0};
+  std::atomic<std::uint64_t> all_;
 };
 
 /// Value of one element: a function of seed, parameter name and global index.

@@ -29,6 +29,10 @@ std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const 
 /// places of its own.
 std::vector<ParameterInfo> reduced(std::vector<ParameterInfo> parameters, const StateSlot& slot);
 
+/// For each of a graph's parameters the index of that name in `set`. Throws Error(kConfig) that lists every
+/// one which the set lacks, holds no memory for, or has in another shape, shard, dtype or role.
+std::vector<int> bound_indices(const std::vector<ParameterInfo>& parameters, const ParameterSet& set);
+
 /// Elements of an arena, padding included.
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena);
 DType arena_dtype(const std::vector<ParameterInfo>& parameters, int arena);

@@ -118,6 +118,24 @@ TEST_F(EmbeddingBagTest, ManyBagsGiveTheSameAsOneByOne) {
   }
 }
 
+TEST_F(EmbeddingBagTest, ABoundGraphReadsTheTablesOfItsNames) {
+  const auto bag = [](const char* name) {
+    return NodeSpec{
+        name, "embedding_bag", {"ids"}, {{"rows", std::vector<std::int64_t>{4, 3}}, {"width", kWidth}}};
+  };
+  const testing::TestField ids{"ids", {kBatch, 2, kLength}, DType::kI32, kIds};
+  testing::HarnessSpec outside = spec();
+  outside.training = false;
+  testing::LayerHarness trained(spec(), std::vector<NodeSpec>{bag("first"), bag("second")},
+                                {"first", "second"}, {ids}),
+      other(outside, std::vector<NodeSpec>{bag("second")}, {}, {ids});
+  trained.forward();
+  other.executor().bind(trained.weights());
+  other.executor().forward(trained.weights(), {.training = false});
+  EXPECT_EQ(other.value("second"), trained.value("second"));
+  EXPECT_NE(other.value("second"), trained.value("first"));
+}
+
 TEST_F(EmbeddingBagTest, RefusesWhatItCannotRead) {
   const std::vector<NamedOption> options = {{"rows", std::vector<std::int64_t>{4, 3}}, {"width", kWidth}};
   EXPECT_EQ(refusal(options, {0, 0, 0}, {1, 3}),
