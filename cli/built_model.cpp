@@ -79,6 +79,9 @@ ModelGraph facts_of(const graph::Build& build, bool has_policy) {
 
 ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   OfflineHost host;
+  const std::unique_ptr<FileSystem> files = make_posix_files();
+  models::StoredModelPaths stored("[model]", *files, registry, host);
+  host.set_stored_models(&stored);
   const auto make = [&]<typename Interface>(std::string_view table) {
     config::CheckedComponent& found = *checked.component(table);
     registry.create_inner(*found.options, host);
@@ -102,6 +105,7 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   const std::size_t axes = settings.parallel.grid.size();
   Mesh mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
   train::NodePlaces places;
+  places.set_precision(checked.resolved.root().find("precision"));
   host.set_places(&places);
   const GraphSpec edited =
       train::edit_graph([&] { return model->build(data); }, data, checked.model_edits, &places);

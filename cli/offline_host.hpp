@@ -6,6 +6,7 @@
 
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/shared_objects.hpp>
 
 #include <functional>
 #include <memory>
@@ -24,6 +25,7 @@ class OfflineHost final : public Host {
   void* query(std::string_view interface_id) override {
     if (interface_id == train::NodePlaces::kId) return places_;
     if (interface_id == StoredModels::kId) return models_;
+    if (interface_id == SharedObjects::kId) return shared_.get();
     return interface_id == LayerFactory::kId ? layers_ : nullptr;
   }
   /// The factory for layers with graphs of their own; none at first.
@@ -37,6 +39,7 @@ class OfflineHost final : public Host {
   LayerFactory* layers_ = nullptr;
   StoredModels* models_ = nullptr;
   train::NodePlaces* places_ = nullptr;
+  std::unique_ptr<SharedObjects> shared_ = make_shared_objects();
 };
 
 }  // namespace tenon::cli

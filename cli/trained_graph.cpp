@@ -3,7 +3,6 @@
 #include "trained_graph.hpp"
 
 #include "graph/row_table.hpp"
-#include "loop/graph_edits.hpp"
 #include "loop/parts.hpp"
 #include "run/state_io.hpp"
 
@@ -41,6 +40,8 @@ TrainedGraph::TrainedGraph(TrainedRun& run, models::StoredRun& stored, std::int6
   if (run.checked().component("precision") != nullptr) precision_ = run.make<Precision>("precision");
   layers_ = make_registry_layers(run.registry(), run.host());
   run.host().set_layers(layers_.get());
+  places_.set_precision(run.checked().resolved.root().find("precision"));
+  run.host().set_places(&places_);
   // As many axes as the layers' options name, each of one rank.
   const std::size_t axes = settings.parallel.grid.size();
   mesh_ = Mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));

@@ -8,6 +8,7 @@
 
 #include "loop/batch_reader.hpp"
 #include "loop/evaluation.hpp"
+#include "loop/graph_edits.hpp"
 #include "loop/named_component.hpp"
 
 #include <tenon/executor.hpp>
@@ -55,6 +56,7 @@ class TrainedGraph {
   models::StoredRun& stored_;
   int used_ = -1;
   Mesh mesh_;
+  train::NodePlaces places_;
   train::NamedComponent<Model> model_;
   train::NamedComponent<Dataset> data_;
   train::NamedComponent<Device> device_;

@@ -64,6 +64,7 @@
 #include <tenon/sdk/traffic.hpp>
 #include <tenon/sdk/update_rule.hpp>
 #include <tenon/sdk/update_rules.hpp>
+#include <tenon/shared_objects.hpp>
 #include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
@@ -523,6 +524,10 @@ TYPE(PowerActuator)
 TYPE(Power)
 TYPE(PowerPolicyBase)
 TYPE(PowerSourceBase)
+
+// <tenon/shared_objects.hpp>
+TYPE(SharedObject)
+TYPE(SharedObjects)
 
 // <tenon/simulator.hpp>
 TYPE(SimulatedField)

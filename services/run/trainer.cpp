@@ -242,13 +242,14 @@ std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
   // Separate statements, so that an error of the edits is attributed neither to the model nor to the data
   // set.
   const DataInfo& data = parts_->dataset->info();
+  with_.host.node_places().set_precision(world_.checked.resolved.root().find("precision"));
   const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, data,
                                      world_.checked.model_edits, &with_.host.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
   requests_ = RowTraffic::make(world_, with_.host, replica_);
   for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {
     executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
-    if (w == 0) require_room_for_workers(*executors.front());
+    if (w == 1) require_room_for_workers(*executors[0], *executors[1]);
   }
   return executors;
 }
@@ -356,12 +357,13 @@ bool Trainer::shares_weights() const {
   return parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
 }
 
-/// Each worker has activations and gradients of its own.
-void Trainer::require_room_for_workers(const Executor& first) const {
+/// Each worker has activations and gradients of its own; the first one also states what all have in common.
+void Trainer::require_room_for_workers(const Executor& first, const Executor& second) const {
   const std::int64_t workers = world_.settings.parallel.workers;
-  const std::int64_t needed = graph::saturating_product(first.allocated_bytes(), workers);
+  const std::int64_t needed = graph::saturating_sum(
+      first.allocated_bytes(), graph::saturating_product(second.allocated_bytes(), workers - 1));
   const graph::MemoryBudget budget(*parts_->device);
-  if (workers == 1 || budget.allows(needed)) return;
+  if (budget.allows(needed)) return;
   fail_config(fmt::format("parallel.workers = {}: their activations take {}, {}; lower it", workers,
                           graph::memory_text(needed), budget.text()));
 }

@@ -107,7 +107,7 @@ class Trainer {
   void open_parts();
   std::vector<std::unique_ptr<Executor>> make_executors();
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
-  void require_room_for_workers(const Executor& first) const;
+  void require_room_for_workers(const Executor& first, const Executor& second) const;
   void make_weights(const std::vector<ParameterInfo>& parameters);
   std::string layout_text() const;
   void start_weights();

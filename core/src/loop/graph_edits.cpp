@@ -29,7 +29,7 @@ OptionValue to_option(const Value& value) {
     case Value::Type::kText:
       return value.text();
     case Value::Type::kTable:
-      fail_at(value, "a layer option cannot be a table");
+      return value.inline_toml();  // an inner component: the layer's schema says so when it is made
     case Value::Type::kArray:
       break;
   }

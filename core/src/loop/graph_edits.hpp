@@ -8,12 +8,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace tenon::train {
 
-/// Source positions of a graph's edits: for errors that are found when its layers are made.
+/// Source positions of a graph's edits, for errors that are found when its layers are made, and the run's
+/// policy for layers that have a graph of their own.
 class NodePlaces {
  public:
   static constexpr const char* kId = "tenon.node_places/1";  ///< of the host that layers are made with
@@ -26,9 +28,17 @@ class NodePlaces {
   /// wrote.
   std::string text(const std::string& node, const std::string& option) const;
 
+  /// The run's table [precision], which an option of kind precision/1 takes where a node has none. Null: the
+  /// run has none.
+  void set_precision(const Value* table) {
+    precision_ = table == nullptr ? std::nullopt : std::optional(*table);
+  }
+  const Value* precision() const { return precision_ ? &*precision_ : nullptr; }
+
  private:
   std::map<std::string, Origin> nodes_;
   std::map<std::pair<std::string, std::string>, Origin> options_;
+  std::optional<Value> precision_;
 };
 
 /// Applies `edits` (the tables layer, override, remove and insert as written) to what `blueprint` returns,

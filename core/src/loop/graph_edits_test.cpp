@@ -76,6 +76,20 @@ TEST(GraphEdits, InsertAndRemove) {
   for (const auto& test : cases) EXPECT_EQ(edited(test.toml), test.graph) << test.what;
 }
 
+TEST(GraphEdits, ATableIsCarriedAsItsText) {
+  DataInfo data;
+  data.fields = {{"x", DType::kF32, Shape{4}}};
+  const Config config = Config::parse(
+      "[[model.insert]]\nbefore = \"fc1\"\nname = \"t\"\ntype = \"frozen\"\n"
+      "precision = {type = \"fp8\", site = {\"h.*\" = {fprop_x = \"e4m3\"}}}\n",
+      "run.toml", {});
+  const GraphSpec graph = edit_graph(blueprint, data, *config.root().find("model"));
+  const NamedOption& option = graph.nodes.at(0).options.at(0);
+  EXPECT_EQ(option.name, "precision");
+  const Value& written = *config.root().find("model")->find("insert")->array().at(0).find("precision");
+  EXPECT_EQ(parse_value(std::get<std::string>(option.value), {}), written);
+}
+
 TEST(GraphEdits, RefusalsNameTheLineAndWhatIsNear) {
   const struct {
     const char* toml;

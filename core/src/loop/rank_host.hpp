@@ -11,6 +11,7 @@
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/shared_objects.hpp>
 #include <tenon/stored_model.hpp>
 
 #include <atomic>
@@ -47,6 +48,7 @@ class RankHost final : public Host {
     if (interface_id == NodePlaces::kId) return &node_places_;
     if (interface_id == SpanSink::kId) return spans_;
     if (interface_id == MetricSink::kId) return metrics_;
+    if (interface_id == SharedObjects::kId) return shared_.get();
     if (interface_id == graph::PassPlaces::kId) return passes_;
     if (interface_id == StoredModels::kId) return stored_models_;
     return nullptr;
@@ -87,6 +89,7 @@ class RankHost final : public Host {
   graph::PassPlaces* passes_ = nullptr;
   StoredModels* stored_models_ = nullptr;
   PauseGate& gate_;
+  std::unique_ptr<SharedObjects> shared_ = make_shared_objects();
   std::atomic<std::int64_t> slot_{-1};
   std::atomic<int> actors_{0};
 };

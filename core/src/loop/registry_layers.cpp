@@ -7,6 +7,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/precision.hpp>
 #include <tenon/registry.hpp>
 
 #include <fmt/format.h>
@@ -31,6 +32,13 @@ Value to_value(const OptionValue& option) {
         }
       },
       option);
+}
+
+/// An inner component that a graph carries as the text of its table.
+void read_component(Value& table, const char* option) {
+  Value* const given = table.find(option);
+  if (given == nullptr || !given->is_text() || !given->text().starts_with('{')) return;
+  *given = parse_value(given->text(), given->origin);
 }
 
 /// A node's layer, called under the guard: what it logs, throws or crashes with carries its names. Passes of
@@ -143,6 +151,15 @@ class RegistryLayers final : public LayerFactory {
       schema = registry_.describe(Layer::kKind, node.type);
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}: {}", table.origin.text(), error.what()));
+    }
+    // The policy of the run, made anew: the sites of a graph beside the trained one are none of its own.
+    const Value* const policy = places == nullptr ? nullptr : places->precision();
+    for (const tenon_option_v1* option : schema.options) {
+      if (option->type != TENON_OPTION_COMPONENT) continue;
+      read_component(table, option->name);
+      const bool absent = table.find(option->name) == nullptr;
+      if (absent && policy != nullptr && std::string_view(option->component_kind) == Precision::kKind)
+        table.set(option->name, *policy, policy->origin);
     }
     Resolution resolution = resolve_options(component_request(table, std::move(schema), &registry_));
     registry_.create_inner(*resolution.options, host_);

@@ -5,6 +5,8 @@
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/shared_objects.hpp>
+#include <tenon/stored_model.hpp>
 
 #include <cstdlib>
 #include <memory>
@@ -27,11 +29,15 @@ class QuietHost final : public Host {
   }
   double deadline() const override { return 10; }
   void* query(std::string_view interface_id) override {
+    if (interface_id == SharedObjects::kId) return shared.get();
+    if (interface_id == StoredModels::kId) return models;
     return interface_id == LayerFactory::kId ? layers : nullptr;
   }
 
   std::vector<std::string> messages;
   LayerFactory* layers = nullptr;
+  StoredModels* models = nullptr;
+  std::unique_ptr<SharedObjects> shared = make_shared_objects();
 };
 
 /// A component and the options that it keeps views of.
