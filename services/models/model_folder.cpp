@@ -139,9 +139,13 @@ void ModelFolder::read(std::string_view tensor, const Shape& offset, TensorView 
       out.raw());
 }
 
-GraphSpec ModelFolder::graph(const DataInfo& data) {
+Blueprint& ModelFolder::blueprint() {
   if (blueprint_ == nullptr) blueprint_ = std::make_unique<Blueprint>(description_.model, registry_, host_);
-  return blueprint_->graph(data, description_.attributes);
+  return *blueprint_;
+}
+
+GraphSpec ModelFolder::graph(const DataInfo& data) {
+  return blueprint().graph(data, description_.attributes);
 }
 
 ModelFolderWriter::ModelFolderWriter(FileSystem& files, std::string folder, TransformedModel model,

@@ -36,8 +36,13 @@ class ModelFolder final : public StoredModel {
   std::span<const StoredTensor> optimizer_state() const override { return {}; }
   void read(std::string_view tensor, const Shape& offset, TensorView out) override;
   GraphSpec graph(const DataInfo& data) override;
+  void* query(std::string_view interface_id) override { return blueprint().query(interface_id); }
+  GraphSpec edited(GraphSpec graph, const DataInfo& data) override {
+    return blueprint().edited(std::move(graph), data);
+  }
 
  private:
+  Blueprint& blueprint();
   void read_description(FileSystem& files);
   void open_weights(FileSystem& files);
   void verify() const;

@@ -63,6 +63,10 @@ GraphSpec Blueprint::graph(const DataInfo& data, const std::vector<DataAttribute
   return train::edit_graph([&] { return model_->build(data); }, data, edits_);
 }
 
+GraphSpec Blueprint::edited(GraphSpec graph, const DataInfo& data) const {
+  return train::edit_graph([&] { return std::move(graph); }, data, edits_);
+}
+
 StoredRun::StoredRun(std::string user, FileSystem& files, Registry& registry, Host& host,
                      const std::string& run, const CheckpointChoice& choice)
     : user_(std::move(user)), files_(files), registry_(registry), host_(host) {
@@ -160,9 +164,13 @@ void StoredRun::read(std::string_view tensor, const Shape& offset, TensorView ou
   reader_->read_slice(stored->second, offset, out);
 }
 
-GraphSpec StoredRun::graph(const DataInfo& data) {
+Blueprint& StoredRun::blueprint() {
   if (blueprint_ == nullptr) blueprint_ = std::make_unique<Blueprint>(description_.model, registry_, host_);
-  return blueprint_->graph(data, description_.attributes);
+  return *blueprint_;
+}
+
+GraphSpec StoredRun::graph(const DataInfo& data) {
+  return blueprint().graph(data, description_.attributes);
 }
 
 }  // namespace tenon::models

@@ -31,6 +31,8 @@ class Blueprint {
 
   /// Throws Error(kConfig) where `data` has another value of an attribute than `made_for`.
   GraphSpec graph(const DataInfo& data, const std::vector<DataAttribute>& made_for);
+  void* query(std::string_view interface_id) { return model_->query(interface_id); }
+  GraphSpec edited(GraphSpec graph, const DataInfo& data) const;
 
  private:
   Value edits_;
@@ -60,6 +62,10 @@ class StoredRun final : public StoredModel {
   std::span<const StoredTensor> optimizer_state() const override { return optimizer_state_; }
   void read(std::string_view tensor, const Shape& offset, TensorView out) override;
   GraphSpec graph(const DataInfo& data) override;
+  void* query(std::string_view interface_id) override { return blueprint().query(interface_id); }
+  GraphSpec edited(GraphSpec graph, const DataInfo& data) override {
+    return blueprint().edited(std::move(graph), data);
+  }
 
   /// `type` of a table of the run's configuration; "" without one.
   std::string type_of(const char* table) const;
@@ -70,6 +76,7 @@ class StoredRun final : public StoredModel {
   const std::string& doubt() const { return doubt_; }
 
  private:
+  Blueprint& blueprint();
   void choose(const CheckpointChoice& choice);
   void add_decoders(const Value& root);
   void list_tensors();

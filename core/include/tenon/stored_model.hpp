@@ -40,7 +40,7 @@ class StoredModel {
   virtual std::string_view folder() const = 0;
   /// Slot of the checkpoint; -1 for a model folder.
   virtual std::int64_t step() const = 0;
-  /// Of the files: models of one digest have the same weights.
+  /// Names the files of the weights: models of one digest have the same weights.
   virtual std::string_view digest() const = 0;
   virtual const ModelDescription& description() const = 0;
   /// Parameters, by name ascending.
@@ -53,6 +53,11 @@ class StoredModel {
   /// The graph of the model for data with these fields, its run's edits applied. Throws Error(kConfig) where
   /// the data do not fit, or lack an attribute that the model was made for.
   virtual GraphSpec graph(const DataInfo& data) = 0;
+  /// Abilities of the blueprint outside training: LanguageModel::kId. Null: it has none. Graphs that one
+  /// gives lack the edits of the run: see edited().
+  virtual void* query(std::string_view interface_id) = 0;
+  /// Another graph of the blueprint with the edits of the run. Throws Error(kConfig) where one does not fit.
+  virtual GraphSpec edited(GraphSpec graph, const DataInfo& data) = 0;
 };
 
 /// Service of the host ("tenon.stored_models/1").

@@ -1,0 +1,277 @@
+// Layer `frozen`: outputs of a stored model, computed from the run's data fields by a graph of its own: the
+// targets of a student. Its weights are no parameters of the run. The outputs are constants: no gradient
+// enters.
+#include "shared_weights.hpp"
+
+#include <tenon/dataset.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/host.hpp>
+#include <tenon/layer.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/plugin.hpp>
+#include <tenon/precision.hpp>
+#include <tenon/sdk/outside_training.hpp>
+#include <tenon/transport.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tenon::frozen {
+namespace {
+
+/// For runs without [precision]: every product in the run's own types.
+class PlainPolicy final : public Precision {
+ public:
+  PlainPolicy(DType activations, DType parameters) : activations_(activations), parameters_(parameters) {}
+  DType activations() const override { return activations_; }
+  DType parameters() const override { return parameters_; }
+  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
+  double loss_scale() const override { return 1; }
+  bool after_backward(const BackwardStats& stats) override { return !stats.found_non_finite; }
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  DType activations_, parameters_;
+};
+
+/// The node of a value: "h" of "h:1".
+std::string node_of(const std::string& value) {
+  return value.substr(0, value.find(':'));
+}
+
+/// The data fields that `outputs` depend on.
+std::set<std::string> fields_for(const GraphSpec& graph, const std::vector<std::string>& outputs) {
+  std::set<std::string> needed;
+  for (const std::string& output : outputs) needed.insert(node_of(output));
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const NodeSpec& node = graph.nodes[i];
+    if (needed.erase(node.name) == 0) continue;
+    for (const std::string& input : node.inputs) needed.insert(node_of(input));
+  }
+  return needed;
+}
+
+}  // namespace
+
+class Frozen final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::path("model", nullptr)
+          .mandatory()
+          .doc_text("folder of a run, an attempt, a stage, or a model folder: the stored model"),
+      option::integer("step", nullptr).at_least(0).doc_text("checkpoint of that slot; absent: the newest"),
+      option::texts("outputs", "[\"logits\"]")
+          .doc_text("values of the model that become the outputs, in this order: nodes, \"NODE:1\", or "
+                    "\"logits\" of a language model"),
+      option::component("precision", Precision::kKind)
+          .doc_text("policy of the model's products; absent: the run's, made anew"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "frozen", .summary = "outputs of a stored model, which is not trained", .options = kOptions};
+
+  explicit Frozen(const Options& options)
+      : model_(options.text("model")), policy_(options.component<Precision>("precision")) {
+    if (options.has("step")) step_ = options.integer("step");
+    for (const std::string_view output : options.texts("outputs")) names_.emplace_back(output);
+    if (names_.empty())
+      fail_config(
+          "layer frozen: option 'outputs' is empty; name at least one value of the model, such as "
+          "\"logits\"");
+  }
+
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  /// One value that is copied between the two graphs.
+  struct Copy {
+    int index = 0;  ///< of the layer's input
+    TensorView value;
+  };
+
+  template <typename Service>
+  Service& service(InferContext& context, const char* what) const;
+  GraphSpec graph_of(StoredModel& model, const DataInfo& data, std::vector<std::string>& values) const;
+  static void require_values(const InferContext& context, const StoredModel& model, const GraphSpec& graph,
+                             const std::vector<std::string>& values);
+  void require_fields(const InferContext& context, const std::set<std::string>& needed) const;
+  void make_executor(InferContext& context, const GraphSpec& graph, const std::vector<std::string>& values);
+  void load(InferContext& context, StoredModel& model);
+  [[noreturn]] static void refuse(const InferContext& context, const std::string& why) {
+    fail_config(fmt::format("layer '{}': {}", context.name(), why));
+  }
+  void move(const TensorView& from, const TensorView& to) const {
+    if (from.dtype == to.dtype)
+      device_->copy(from, to);
+    else
+      elementwise_->convert(from, to);
+  }
+
+  const std::string model_;
+  std::optional<std::int64_t> step_;
+  std::vector<std::string> names_;
+  Precision* policy_;
+  std::unique_ptr<Precision> plain_;
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  Mesh alone_;
+  std::unique_ptr<FrozenSet> weights_;
+  std::unique_ptr<Executor> executor_;  // after all that it reads
+  std::vector<Copy> inputs_;
+  std::vector<TensorView> outputs_;
+};
+
+template <typename Service>
+Service& Frozen::service(InferContext& context, const char* what) const {
+  auto* const found = static_cast<Service*>(context.host().query(Service::kId));
+  if (found == nullptr) refuse(context, fmt::format("this program offers no {} ({})", what, Service::kId));
+  return *found;
+}
+
+/// The graph that has the values, whose names become those of the graph.
+GraphSpec Frozen::graph_of(StoredModel& model, const DataInfo& data, std::vector<std::string>& values) const {
+  const auto logits = std::find(values.begin(), values.end(), "logits");
+  if (logits != values.end()) {
+    if (auto* const language = static_cast<LanguageModel*>(model.query(LanguageModel::kId))) {
+      LanguageGraph graph = language->language_graph(data);
+      std::replace(values.begin(), values.end(), std::string("logits"), graph.logits);
+      return model.edited(std::move(graph.graph), data);
+    }
+  }
+  return model.graph(data);
+}
+
+void Frozen::require_values(const InferContext& context, const StoredModel& model, const GraphSpec& graph,
+                            const std::vector<std::string>& values) {
+  for (const std::string& value : values) {
+    const auto makes = [&](const NodeSpec& node) { return node.name == node_of(value); };
+    if (std::any_of(graph.nodes.begin(), graph.nodes.end(), makes)) continue;
+    std::vector<std::string_view> known;
+    for (const NodeSpec& node : graph.nodes) known.push_back(node.name);
+    refuse(context, fmt::format("the model in {} has no value '{}'; it has {}", model.folder(), value,
+                                fmt::join(known, ", ")));
+  }
+}
+
+/// The data fields that the layer reads are those that the values need.
+void Frozen::require_fields(const InferContext& context, const std::set<std::string>& needed) const {
+  std::set<std::string> missing = needed;
+  for (int i = 0; i < context.inputs(); ++i) {
+    const std::string name(context.input_name(i));
+    const auto& fields = context.data().fields;
+    if (std::none_of(fields.begin(), fields.end(),
+                     [&](const DataField& field) { return field.name == name; }))
+      refuse(context, fmt::format("'{}' is no data field; a frozen model reads data fields alone", name));
+    if (!needed.contains(name))
+      refuse(context, fmt::format("its model computes {} without the data field '{}'; remove it from inputs",
+                                  fmt::join(names_, ", "), name));
+    missing.erase(name);
+  }
+  if (!missing.empty())
+    refuse(
+        context,
+        fmt::format("its model reads {} for {}; inputs must name exactly the data fields that it needs: {}",
+                    fmt::join(missing, ", "), fmt::join(names_, ", "), fmt::join(needed, ", ")));
+}
+
+void Frozen::make_executor(InferContext& context, const GraphSpec& graph,
+                           const std::vector<std::string>& values) {
+  // Every rank of a mesh computes the whole model: as many axes as options may name, each of one rank.
+  const auto axes = static_cast<std::size_t>(context.mesh().axes());
+  alone_ = Mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
+  ExecutorSpec spec;
+  spec.layers = &service<LayerFactory>(context, "layers for graphs of layers");
+  spec.device = device_;
+  spec.host = &context.host();
+  spec.precision = policy_;
+  spec.mesh = &alone_;
+  spec.batch = context.input(0).shape[0];
+  spec.training = false;
+  spec.keep = values;
+  spec.only_kept = true;
+  executor_ = std::make_unique<Executor>(spec, graph, context.data());
+  for (int i = 0; i < context.inputs(); ++i) {
+    const auto& fields = context.data().fields;
+    const auto field = std::find_if(fields.begin(), fields.end(),
+                                    [&](const DataField& f) { return f.name == context.input_name(i); });
+    inputs_.push_back({i, executor_->inputs()[field - fields.begin()]});
+  }
+}
+
+void Frozen::load(InferContext& context, StoredModel& model) {
+  auto& shared = service<SharedObjects>(context, "objects that nodes share");
+  // Models of one digest have the same weights, wherever they are stored.
+  const std::string key = fmt::format("tenon.layer_frozen {} {}", model.digest(), fmt::ptr(device_));
+  auto object = shared.get(key, [&] { return std::make_unique<SharedWeights>(*device_); });
+  auto& weights = static_cast<SharedWeights&>(*object);
+  const std::size_t before = weights.bytes();
+  std::vector<ParameterSet*> sets = weights.load(model, executor_->parameters());
+  const std::size_t after = weights.bytes();
+  weights_ = std::make_unique<FrozenSet>(std::move(object), std::string(model.folder()),
+                                         executor_->parameters(), std::move(sets));
+  if (after > before) {
+    const std::string step = model.step() < 0 ? "" : fmt::format(", slot {}", model.step());
+    context.held(fmt::format("weights of {}{}", model.folder(), step), after - before);
+  }
+}
+
+void Frozen::infer(InferContext& context) {
+  if (context.inputs() == 0) refuse(context, "it has no inputs; name the data fields that its model reads");
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
+  if (policy_ == nullptr) {
+    plain_ = std::make_unique<PlainPolicy>(context.activations(), context.parameters());
+    policy_ = plain_.get();
+  }
+  const auto model = service<StoredModels>(context, "stored models").open(model_, step_);
+  std::vector<std::string> values = names_;
+  const GraphSpec graph = graph_of(*model, context.data(), values);
+  require_values(context, *model, graph, values);
+  require_fields(context, fields_for(graph, values));
+  make_executor(context, graph, values);
+  load(context, *model);
+  for (const std::string& name : values) {
+    const TensorView value = executor_->value(name);
+    outputs_.push_back(value);
+    const bool converted = value.dtype == policy_->activations();
+    context.output({value.shape, converted ? context.activations() : value.dtype});
+  }
+  const std::int64_t planned = executor_->activation_bytes();
+  context.held("activations, workspaces and kept outputs", static_cast<std::size_t>(planned));
+  if (const std::int64_t copies = executor_->allocated_bytes() - planned; copies > 0)
+    context.held("converted weight copies", static_cast<std::size_t>(copies));
+}
+
+void Frozen::forward(ForwardContext& context) {
+  for (const Copy& input : inputs_) move(context.input(input.index), input.value);
+  executor_->forward(*weights_, {.slot = context.step(),
+                                 .micro = context.micro(),
+                                 .first_sample = static_cast<std::int64_t>(context.first_element(1)),
+                                 .training = false});
+  for (std::size_t i = 0; i < outputs_.size(); ++i) move(outputs_[i], context.output(static_cast<int>(i)));
+}
+
+void Frozen::backward(BackwardContext& context) {
+  for (const Copy& input : inputs_) {
+    const GradientSink sink = context.input_gradient(input.index);
+    if (!sink.view.empty() && !sink.accumulate) elementwise_->fill(sink.view, 0);
+  }
+}
+
+}  // namespace tenon::frozen
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.layer_frozen",
+                               .version = "0.1.0",
+                               .summary = "a stored model as a layer that is not trained"},
+             tenon::frozen::Frozen)
