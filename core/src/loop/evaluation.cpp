@@ -35,7 +35,8 @@ ValidationPass::ValidationPass(BatchReader& reader, Executor& executor, const Da
       executor_(executor),
       batch_(batch),
       samples_(data.val_samples),
-      batches_((samples_ + batch - 1) / batch) {
+      batches_((samples_ + batch - 1) / batch),
+      bytes_per_target_(data.bytes_per_target) {
   if (max_batches > 0) batches_ = std::min(batches_, max_batches);
 }
 
@@ -86,8 +87,12 @@ std::vector<EvaluationValue> ValidationPass::end(Communicator* replicas, const U
   }
   std::vector<EvaluationValue> values;
   for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
-    if (sums_[2 * i + 1] > 0)
-      values.push_back({executor_.losses()[i].metric, sums_[2 * i] / sums_[2 * i + 1]});
+    if (!(sums_[2 * i + 1] > 0)) continue;
+    const std::string& metric = executor_.losses()[i].metric;
+    const double mean = sums_[2 * i] / sums_[2 * i + 1];
+    values.push_back({metric, mean});
+    if (metric == "loss" && bytes_per_target_ > 0)
+      values.push_back({"loss_per_byte", mean / bytes_per_target_});
   }
   Report report(values, undefined);
   executor_.finish_metrics(replicas, report);

@@ -57,13 +57,15 @@ class ValidationPass {
   void begin();
   /// Batch `b`; one beyond the last is all padding.
   void forward(ParameterSet& weights, std::int64_t b, std::int64_t slot);
-  /// Means of the losses, then what nodes measure, over all members of `replicas` (null: there is one).
+  /// Means of the losses, the trained one also per byte where the data are text, then what nodes measure,
+  /// over all members of `replicas` (null: there is one).
   std::vector<EvaluationValue> end(Communicator* replicas, const Undefined& undefined);
 
  private:
   BatchReader& reader_;
   Executor& executor_;
   std::int64_t batch_, samples_, batches_;
+  double bytes_per_target_;
   std::vector<double> sums_;
 };
 

@@ -150,6 +150,8 @@ Mixture::Mixture(const Options& options)
               .order = options.choice("order", kOrders)} {
   read_sources(options);
   read_phases(options);
+  open_tokenizer(options);
+  if (tokenizer() != nullptr) common_.tokenizer = tokenizer()->size();
   const auto caps = options.integers("max_epochs");
   max_epochs_.assign(caps.begin(), caps.end());
   const bool negative = std::any_of(caps.begin(), caps.end(), [](std::int64_t cap) { return cap < 0; });
@@ -228,6 +230,7 @@ void Mixture::open(std::uint64_t seed_order) {
     info.attributes.push_back({"val_samples." + named.name, source.val_windows()});
   }
   info.attributes.insert(info.attributes.begin(), {"vocabulary", vocabulary});
+  count_bytes();
 }
 
 void Mixture::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {

@@ -82,7 +82,9 @@ class Mixture final : public WindowDataset {
       option::text("order", "\"shuffled\"").one_of(kOrders).doc_text("within a source, as in dataset.text"),
       option::integer("vocabulary", "0")
           .between(0, 2147483647)
-          .doc_text("number of token values; 0 = by format, the largest of the sources"),
+          .doc_text(
+              "number of token values; 0 = the tokenizer's, else by format, the largest of the sources"),
+      option::path("tokenizer", nullptr).doc_text(Text::kTokenizerDoc),
   };
   static constexpr ComponentInfo kInfo{
       .id = "mixture",

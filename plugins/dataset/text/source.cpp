@@ -16,6 +16,7 @@ Source::Source(const SourceSpec& spec, RandomKey key)
   if (!spec_.val_path.empty()) val_file_.emplace(spec_.val_path, spec_.format);
   split();
   check_sizes();
+  if (spec_.vocabulary == 0 && !file_.plain_bytes()) spec_.vocabulary = spec_.tokenizer;
   if (spec_.vocabulary == 0) spec_.vocabulary = file_.usual_vocabulary();
   file_.check_tokens(spec_.vocabulary);
   if (val_file_) val_file_->check_tokens(spec_.vocabulary);

@@ -27,7 +27,8 @@ struct SourceSpec {
   std::string format;
   std::int64_t context = 1;
   std::int64_t at_least = 1;    ///< training windows that the batch needs
-  std::int64_t vocabulary = 0;  ///< 0 = by format
+  std::int64_t vocabulary = 0;  ///< 0 = of the tokenizer, else by format
+  std::int64_t tokenizer = 0;   ///< tokens of the tokenizer that wrote files of tokens; 0 = not known
   double val_fraction = 0;
   Order order = Order::kRandom;
 };

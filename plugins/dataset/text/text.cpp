@@ -4,11 +4,13 @@
 #include "mixture.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/files.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace tenon::text {
 
@@ -47,6 +49,43 @@ void WindowDataset::read(const BatchRequest& request, std::span<const TensorView
   std::fill(targets, targets + padding, -1);
 }
 
+void WindowDataset::open_tokenizer(const Options& options) {
+  if (options.has("tokenizer")) tokenizer_.emplace(std::string(options.text("tokenizer")));
+}
+
+// Each target of the validation split once, wherever windows begin and whatever they leave out.
+void WindowDataset::count_bytes() {
+  if (plain_bytes()) {
+    if (tokenizer_) {
+      fail_config(fmt::format(
+          "{}: tokenizer = '{}' is for files of tokens, and these are plain text, whose tokens are bytes; "
+          "leave it out",
+          owner_, tokenizer_->path()));
+    }
+    info_.bytes_per_target = 1;
+    return;
+  }
+  if (!tokenizer_) return;
+  info_.sources.push_back({tokenizer_->path(), sha256_of_file(*make_posix_files(), tokenizer_->path())});
+  std::vector<std::int32_t> tokens(context_), targets(context_);
+  std::int64_t bytes = 0, counted = 0;
+  for (std::int64_t sample = 0; sample < info_.val_samples; ++sample) {
+    copy(Split::kVal, sample, tokens.data(), targets.data());
+    for (const std::int32_t target : targets) {
+      if (target < 0) continue;
+      if (target >= tokenizer_->size()) {
+        fail_config(fmt::format(
+            "{}: token {} of the validation split is beyond the {} tokens of tokenizer '{}'; name the "
+            "tokenizer that wrote the file",
+            owner_, target, tokenizer_->size(), tokenizer_->path()));
+      }
+      bytes += tokenizer_->of(target);
+      ++counted;
+    }
+  }
+  if (counted > 0) info_.bytes_per_target = static_cast<double>(bytes) / static_cast<double>(counted);
+}
+
 Text::Text(const Options& options)
     : WindowDataset("data.text", options.integer("context"), options.integer("batch")),
       spec_{.path = std::string(options.text("path")),
@@ -56,7 +95,10 @@ Text::Text(const Options& options)
             .at_least = batch(),
             .vocabulary = options.integer("vocabulary"),
             .val_fraction = options.real("val_fraction"),
-            .order = options.choice("order", kOrders)} {}
+            .order = options.choice("order", kOrders)} {
+  open_tokenizer(options);
+  if (tokenizer() != nullptr) spec_.tokenizer = tokenizer()->size();
+}
 
 void Text::open(std::uint64_t seed_order) {
   source_.emplace(spec_, random_key(seed_order, "order"));
@@ -65,6 +107,7 @@ void Text::open(std::uint64_t seed_order) {
   info.attributes = {{"vocabulary", source_->vocabulary()}};
   info.train_samples = source_->train_windows();
   info.val_samples = source_->val_windows();
+  count_bytes();
 }
 
 void Text::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "source.hpp"
+#include "token_bytes.hpp"
 
 #include <tenon/dataset.hpp>
 #include <tenon/plugin.hpp>
@@ -53,6 +54,12 @@ class WindowDataset : public Dataset {
   /// The derived class sets sample counts and vocabulary.
   DataInfo& mutable_info() { return info_; }
   std::int64_t context() const { return context_; }
+  /// Opens the tokenizer's file, if the options name one: before the sources, whose vocabulary it gives.
+  void open_tokenizer(const Options& options);
+  const TokenBytes* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// Sets the bytes per target: 1 for plain text, counted where the tokenizer is known. Once all of the rest
+  /// of the info is set.
+  void count_bytes();
 
  private:
   /// Fills one window; called concurrently, allocates nothing.
@@ -62,12 +69,15 @@ class WindowDataset : public Dataset {
 
   std::string owner_;
   std::int64_t context_, batch_;
+  std::optional<TokenBytes> tokenizer_;
   DataInfo info_;
   ByteCodec codec_;
 };
 
 class Text final : public WindowDataset {
  public:
+  static constexpr const char* kTokenizerDoc =
+      "llm.c's file of the tokenizer that wrote the tokens: evaluations then report loss per byte";
   static constexpr const char* kFormats[] = {"auto", "bytes", "nanogpt", "llmc", nullptr};
   static constexpr auto kOrders = option::choice<Order>(
       {{"random", Order::kRandom}, {"shuffled", Order::kShuffled}, {"sequential", Order::kSequential}});
@@ -95,9 +105,9 @@ class Text final : public WindowDataset {
               "random: windows anywhere; shuffled: every window once per epoch; sequential: in file order"),
       option::integer("vocabulary", "0")
           .between(0, 2147483647)
-          .doc_text("number of token values; 0 = by format: 256 for bytes, 50257 for uint16 (GPT-2), 128256 "
-                    "for uint32 "
-                    "(Llama 3)"),
+          .doc_text("number of token values; 0 = the tokenizer's, else by format: 256 for bytes, 50257 for "
+                    "uint16 (GPT-2), 128256 for uint32 (Llama 3)"),
+      option::path("tokenizer", nullptr).doc_text(kTokenizerDoc),
   };
   static constexpr ComponentInfo kInfo{
       .id = "text", .summary = "bytes or tokens of a text file, in windows", .options = kOptions};

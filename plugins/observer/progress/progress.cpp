@@ -211,6 +211,8 @@ void Progress::on_slot(const SlotRecord& record) {
 
 void Progress::on_metric(const Metric& metric) {
   if (quiet_ || metric.split != Split::kVal) return;
+  // The same in another unit.
+  if (metric.name == "loss_per_byte") return;
   // The loss stays first, whichever metric arrives first.
   const bool loss = metric.name == "loss";
   auto* begin = snapshot_.validation.data();
