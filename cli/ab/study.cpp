@@ -29,9 +29,9 @@ constexpr std::string_view kSeeds[] = {"run.seed_init", "run.seed_order", "run.s
 
 // Keys that determine the evaluation of a run. Batch size, order and augmentation of training data are not
 // among them.
-constexpr std::string_view kEvaluationPrefixes[] = {"data.type", "data.path",        "data.context",
-                                                    "data.val",  "data.eval",        "data.split",
-                                                    "data.test", "run.eval_batches", "run.eval_samples"};
+constexpr std::string_view kEvaluationPrefixes[] = {
+    "data.type",  "data.path", "data.context",     "data.val",         "data.eval",
+    "data.split", "data.test", "run.eval_batches", "run.eval_samples", "evaluate["};
 
 bool is_pairing_key(const std::string& key) {
   return std::find(std::begin(kPairingKeys), std::end(kPairingKeys), key) != std::end(kPairingKeys);

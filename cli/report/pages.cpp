@@ -110,10 +110,16 @@ std::string small_chart(const std::string& name, const ab::Series& series) {
 std::string curves(const ab::RunRecord& run) {
   std::string out;
   std::set<std::string> shown;
+  // Splits that share a figure for each of their metrics: training, its validation, and named evaluations.
+  std::vector<std::string> splits{"train", "val"};
+  for (const auto& [key, series] : run.series) {
+    if (key.starts_with("val.") && key.substr(0, key.find('/')) != splits.back())
+      splits.push_back(key.substr(0, key.find('/')));
+  }
   const auto pair = [&](const std::string& name) {
     std::vector<ChartLine> lines;
-    for (const char* split : {"train", "val"}) {
-      const auto found = run.series.find(split + ("/" + name));
+    for (const std::string& split : splits) {
+      const auto found = run.series.find(split + "/" + name);
       if (found == run.series.end() || found->second.empty()) continue;
       lines.push_back({found->first, &found->second, lines.size()});
       shown.insert(found->first);
@@ -123,7 +129,9 @@ std::string curves(const ab::RunRecord& run) {
   pair("loss");
   // A validation metric that training has too is drawn beside it.
   for (const auto& [key, series] : run.series) {
-    if (key.starts_with("val/") && shown.count(key) == 0) pair(key.substr(4));
+    if (key.starts_with("val") && shown.count(key) == 0 && key.find('/') != std::string::npos &&
+        std::ranges::find(splits, key.substr(0, key.find('/'))) != splits.end())
+      pair(key.substr(key.find('/') + 1));
   }
   std::string small, layers;
   std::size_t charts = 0, left_out = 0;

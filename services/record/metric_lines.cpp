@@ -88,11 +88,13 @@ void MetricLines::trained(std::int64_t done) {
   add(done, Split::kTrain, "samples_trained", static_cast<double>(lines.trained_samples));
 }
 
-void MetricLines::add(std::int64_t step, Split split, std::string_view name, double value) {
+void MetricLines::write(std::int64_t step, Split split, std::string_view set, std::string_view name,
+                        double value) {
   if (rank_ != 0) return;
   Metric line;
   line.step = step;
   line.split = split;
+  line.set = set;
   line.name = name;
   line.value = value;
   line.wall_s = wall_s();
@@ -100,7 +102,7 @@ void MetricLines::add(std::int64_t step, Split split, std::string_view name, dou
   line.tokens = counters_.tokens;
   line.bytes_sent = bytes_sent();
   world_.record.metrics->append(line);
-  name_.assign(split_name(split)).append("/").append(name);
+  name_.assign(split_name(line)).append("/").append(name);
   world_.record.result.metrics[name_] = value;
   from_.observers->metric(line);
 }

@@ -46,7 +46,13 @@ class MetricLines final : public MetricSink, public Service {
   void start_times();
 
   void record(std::string_view name, double value) override { distributions_.record(name, value); }
-  void add(std::int64_t step, Split split, std::string_view name, double value) override;
+  void add(std::int64_t step, Split split, std::string_view name, double value) override {
+    write(step, split, "", name, value);
+  }
+  /// A line of an evaluation: `set` is "val.NAME", or "" for the run's own data.
+  void evaluated(std::int64_t step, std::string_view set, std::string_view name, double value) {
+    write(step, Split::kVal, set, name, value);
+  }
   /// The lines of training, where some are due. Collective among shared replicas.
   void after_slot(std::int64_t slot, const SlotResult& result) override;
 
@@ -67,6 +73,7 @@ class MetricLines final : public MetricSink, public Service {
   double stall_s() const { return stall_s_; }
 
  private:
+  void write(std::int64_t step, Split split, std::string_view set, std::string_view name, double value);
   void times(std::int64_t done);
   void count_planned_samples(std::int64_t done);
   void trained(std::int64_t done);

@@ -59,7 +59,7 @@ void MetricsWriter::append(const Metric& metric) {
   };
   number("{\"step\": ", metric.step);
   buffer_ += ", \"split\": ";
-  append_json_text(buffer_, split_name(metric.split));
+  append_json_text(buffer_, split_name(metric));
   buffer_ += ", \"name\": ";
   append_json_text(buffer_, metric.name);
   number(", \"value\": ", metric.value);

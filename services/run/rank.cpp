@@ -200,7 +200,7 @@ Manifest Rank::describe() const {
   manifest.seed_order = run.seed_order;
   manifest.seed_rounding = run.seed_rounding;
   manifest.config_sha256 = plugin::file_sha256(world_.record.folder.path + "/config.resolved.toml");
-  manifest.data = parts_.dataset->info().sources;
+  manifest.data = trainer_.data_sources();
   manifest.attributes = parts_.dataset->info().attributes;
   manifest.init = initial == nullptr ? world_.record.recorded_init : initial->loaded();
   return manifest;
@@ -399,11 +399,13 @@ Boundary Rank::due(std::int64_t slot) {
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (due.asked & kControlStop) != 0;
-  due.evaluate = (due.asked & kControlEvaluate) != 0 || (due.stop && due.first_time);
+  due.evaluate_all = (due.asked & kControlEvaluate) != 0 || (due.stop && due.first_time);
+  if (due.interrupted) due.evaluate_all = run.evaluate_on_stop && due.first_time;
+  due.evaluate = due.evaluate_all;
   // A run that was stopped or killed between a save and an evaluation makes up for it.
-  if (due.first_time || counters_.lines.evaluated < slot)
-    due.evaluate |= slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0;
-  if (due.interrupted) due.evaluate = run.evaluate_on_stop && due.first_time;
+  if (!due.interrupted && (due.first_time || counters_.lines.evaluated < slot))
+    due.evaluate |=
+        std::ranges::any_of(trainer_.evaluators(), [&](const auto& e) { return e->data().due(slot); });
   for (Service* service : services_->all()) service->plan(due);
   return due;
 }
@@ -416,12 +418,27 @@ void Rank::evaluate(Boundary& due) {
   const bool alone = world_.settings.parallel.trainers() == 1;
   BreakAgreement agreement(alone ? nullptr : world_.links.training_hub.get(), rank_,
                            [&] { return !due.interrupted && world_.survival.stop.asked(); });
-  const auto values =
-      trainer_.evaluator().run(trainer_.evaluated(), due.slot, [&] { return agreement.breaks(); });
-  if (values) {
-    for (const EvaluationValue& value : *values) {
-      lines_.add(due.slot, Split::kVal, value.metric, value.value);
-      parts_.recovery->on_evaluation(due.slot, value.metric, value.value);
+  // All of them, or none: what is made up for after a stop is the whole of it.
+  std::vector<std::vector<EvaluationValue>> all(trainer_.evaluators().size());
+  bool ended = false;
+  for (std::size_t i = 0; i < all.size() && !ended; ++i) {
+    Evaluator& evaluator = *trainer_.evaluators()[i];
+    if (!due.evaluate_all && !evaluator.data().due(due.slot)) continue;
+    if (i > 0 && agreement.breaks()) {
+      ended = true;
+      continue;
+    }
+    auto values = evaluator.run(trainer_.evaluated(), due.slot, [&] { return agreement.breaks(); });
+    ended = !values;
+    if (values) all[i] = std::move(*values);
+  }
+  if (!ended) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const EvaluatedData& data = trainer_.evaluators()[i]->data();
+      for (const EvaluationValue& value : all[i]) {
+        lines_.evaluated(due.slot, data.named() ? data.set : "", value.metric, value.value);
+        if (!data.named()) parts_.recovery->on_evaluation(due.slot, value.metric, value.value);
+      }
     }
     if (rank_ == 0) world_.record.metrics->flush();
     counters_.lines.evaluated = due.slot;

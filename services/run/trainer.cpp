@@ -227,12 +227,39 @@ void Trainer::open_parts() {
     fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",
                             parts_->dataset->batch(), data.train_samples));
   }
+  open_evaluated();
   if (settings.parallel.workers > 1 &&
       (!parts_->sync.declares(TENON_CAP_HOGWILD) || !parts_->optimizer.declares(TENON_CAP_HOGWILD))) {
     fail_config(
         fmt::format("parallel.workers = {} needs a sync strategy and an optimizer that tolerate concurrent "
                     "writers; '{}' and '{}' do not both declare 'hogwild'",
                     settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
+  }
+}
+
+/// "run.toml:20:1: [[evaluate]] 'code': "
+std::string Trainer::evaluation_place(std::size_t entry) const {
+  const config::EvaluateSettings& evaluate = world_.settings.evaluate[entry];
+  return fmt::format("{}: [[evaluate]] '{}': ", evaluate.origin.text(), evaluate.name);
+}
+
+void Trainer::open_evaluated() {
+  for (std::size_t i = 0; i < parts_->evaluated.size(); ++i) {
+    Part<Dataset>& dataset = parts_->evaluated[i];
+    try {
+      dataset.patient(kDeadlinesToOpen)->open(world_.settings.run.seed_order);
+    } catch (const Error&) {
+      try {
+        rethrow_noted_call();
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kConfig) throw;
+        fail_config(evaluation_place(i) + error.what());
+      }
+    }
+    const DataInfo& trained = parts_->dataset->info();
+    const std::int64_t batch = parts_->dataset->batch(), evaluated_batch = dataset->batch();
+    const DataInfo& evaluated = dataset->info();
+    require_fitting_data(evaluation_place(i), trained, batch, evaluated, evaluated_batch);
   }
 }
 
@@ -245,6 +272,12 @@ std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
   with_.host.node_places().set_precision(world_.checked.resolved.root().find("precision"));
   const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, data,
                                      world_.checked.model_edits, &with_.host.node_places());
+  for (std::size_t i = 0; i < parts_->evaluated.size(); ++i) {
+    const DataInfo& evaluated = parts_->evaluated[i]->info();
+    const GraphSpec other =
+        edit_graph([&] { return parts_->model->build(evaluated); }, evaluated, world_.checked.model_edits);
+    require_equal_graphs(evaluation_place(i), data, graph, evaluated, other);
+  }
   std::vector<std::unique_ptr<Executor>> executors;
   requests_ = RowTraffic::make(world_, with_.host, replica_);
   for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {
@@ -323,8 +356,7 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
     workers_.push_back(
         std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
   }
-  evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
-                                           settings.run.eval_batches, rows_->sharded());
+  make_evaluators();
   sync_end_.parts = parts_.get();
   std::vector<ParameterSet*> optimizer_state;
   for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
@@ -336,6 +368,21 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
       },
       std::move(optimizer_state));
   parts_->sync->start(*weights_);
+}
+
+void Trainer::make_evaluators() {
+  const config::CoreSettings& settings = world_.settings;
+  std::vector<EvaluatedData> all{
+      {std::string(split_name(Split::kVal)), &parts_->dataset, settings.run.eval_every}};
+  for (std::size_t i = 0; i < settings.evaluate.size(); ++i) {
+    const config::EvaluateSettings& entry = settings.evaluate[i];
+    all.push_back({fmt::format("{}.{}", split_name(Split::kVal), entry.name), &parts_->evaluated[i],
+                   entry.every.value_or(settings.run.eval_every)});
+  }
+  for (EvaluatedData& data : all)
+    evaluators_.push_back(std::make_unique<Evaluator>(std::move(data), *parts_->device, *weights_,
+                                                      workers_[0]->executor(), settings.run.eval_batches,
+                                                      rows_->sharded()));
 }
 
 void Trainer::make_state() {
@@ -389,8 +436,7 @@ std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::si
 /// Returns what must be equal on all processes before the first byte of a tensor is sent.
 std::string Trainer::layout_text() const {
   std::string text;
-  for (const DataSource& source : parts_->dataset->info().sources)
-    text += fmt::format("data sha256 {}\n", source.sha256);
+  for (const DataSource& source : data_sources()) text += fmt::format("data sha256 {}\n", source.sha256);
   for (const ParameterInfo& info : weights_->live().parameters()) {
     text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
                         info.spec.shape.text());
@@ -416,6 +462,19 @@ void Trainer::start_weights() {
   for (int arena = 0; arena < live.arenas(); ++arena) {
     if (!live.arena(arena).empty()) group->broadcast(live.arena(arena), 0);
   }
+}
+
+std::vector<DataSource> Trainer::data_sources() const {
+  std::vector<DataSource> sources = parts_->dataset->info().sources;
+  for (const Part<Dataset>& dataset : parts_->evaluated) {
+    for (const DataSource& source : dataset->info().sources) {
+      const auto same = [&](const DataSource& known) {
+        return known.path == source.path && known.sha256 == source.sha256;
+      };
+      if (std::ranges::none_of(sources, same)) sources.push_back(source);
+    }
+  }
+  return sources;
 }
 
 RunShape Trainer::shape() const {
@@ -486,6 +545,16 @@ void Trainer::add_table_facts(std::vector<std::string>& lines) const {
   }
 }
 
+void Trainer::add_evaluation_facts(std::vector<std::string>& lines) const {
+  for (const auto& evaluator : evaluators_) {
+    const EvaluatedData& data = evaluator->data();
+    if (!data.named()) continue;
+    lines.push_back(fmt::format("evaluation {}: {} samples of {}, {}", data.set,
+                                (*data.dataset)->info().val_samples, data.dataset->id(),
+                                data.every == 0 ? "at the end" : fmt::format("every {} slots", data.every)));
+  }
+}
+
 std::int64_t Trainer::planned_bytes() const {
   std::int64_t sum =
       arena_bytes(weights_->live()) + arena_bytes(weights_->gradients()) + updater_->table_bytes();
@@ -521,6 +590,7 @@ std::vector<std::string> Trainer::facts() const {
     lines.push_back(
         fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
   }
+  add_evaluation_facts(lines);
   lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
   const std::vector<std::string> kept = workers_[0]->executor().unquantized_sites();
   const std::size_t sites = workers_[0]->executor().linear_sites();

@@ -80,7 +80,10 @@ class Trainer {
   /// Null where rows travel in step.
   RowTraffic* requests() const { return requests_.get(); }
   std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }
-  Evaluator& evaluator() const { return *evaluator_; }
+  /// First that of the run's own data, then those of [[evaluate]].
+  std::span<const std::unique_ptr<Evaluator>> evaluators() const { return evaluators_; }
+  /// Files of all data: what the run trains on, then what it is evaluated on alone.
+  std::vector<DataSource> data_sources() const;
   RankState& state() const { return *state_; }
   /// What [init] gave; null where the weights were drawn or come from a checkpoint of this run.
   InitialState* initial() const { return initial_.get(); }
@@ -105,6 +108,9 @@ class Trainer {
 
  private:
   void open_parts();
+  void open_evaluated();
+  std::string evaluation_place(std::size_t entry) const;
+  void make_evaluators();
   std::vector<std::unique_ptr<Executor>> make_executors();
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
   void require_room_for_workers(const Executor& first, const Executor& second) const;
@@ -116,6 +122,7 @@ class Trainer {
   /// Throws Error(kConfig) where this run cannot go on from what it is a fork of.
   void check_fork() const;
   void add_table_facts(std::vector<std::string>& lines) const;
+  void add_evaluation_facts(std::vector<std::string>& lines) const;
 
   World& world_;
   int rank_, replica_, mesh_index_;
@@ -132,7 +139,7 @@ class Trainer {
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<RowTraffic> requests_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::unique_ptr<Evaluator> evaluator_;
+  std::vector<std::unique_ptr<Evaluator>> evaluators_;
   std::unique_ptr<RankState> state_;
   std::unique_ptr<InitialState> initial_;
   SyncEnd sync_end_;  ///< last: ends first

@@ -359,7 +359,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
     for (const MetricLine& line : read_metrics(*files, record.folder.path + "/metrics.jsonl")) {
       record.result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
       start.restored_wall_s = std::max(start.restored_wall_s, line.wall_s);
-      if (line.split == split_name(Split::kVal))
+      if (line.split.starts_with(split_name(Split::kVal)))
         start.evaluated_slot = std::max(start.evaluated_slot, line.step);
     }
   }

@@ -97,7 +97,8 @@ const Refusal kConfiguration[] = {
     {"unknown_table", "[model]", "[modle]", kTrain,
      "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
      "transport, "
-     "data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, plugins)\n"
+     "data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, "
+     "plugins)\n"
      "run.toml: a run needs [model] with a 'type': the name of a component of kind model (see: tenon "
      "inspect)"},
     {"wrong_type", "batch = 2", "batch = \"2\"", kTrain,
@@ -162,7 +163,8 @@ const Refusal kConfiguration[] = {
     {"set_of_unknown_table", nullptr, "", with({"--set", "modle.width=3"}),
      "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, "
      "parallel, "
-     "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, "
+     "transport, data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, "
+     "emulate, "
      "fault, "
      "plugins)"},
 };

@@ -60,6 +60,11 @@ void mutate_runs(Total& total) {
     write_file(runs.back(), "extends = [\"" + (kConfigs / "base/gpt_tiny.toml").string() + "\", \"" +
                                 preset.string() + "\"]\n");
   }
+  // No shipped run has this list.
+  runs.push_back(scratch / "evaluations.toml");
+  write_file(runs.back(), "extends = \"" + (kConfigs / "base/gpt_tiny.toml").string() +
+                              "\"\n[[evaluate]]\nname = \"same\"\nevery = 10\n[evaluate.data]\ntype = "
+                              "\"text\"\ncontext = 128\nbatch = 16\n");
   ASSERT_GE(runs.size(), 10u);
 
   std::set<std::string> proven;

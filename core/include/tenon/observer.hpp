@@ -35,7 +35,12 @@ struct Metric {
   double wall_s = 0;
   std::int64_t samples = 0, tokens = 0;
   std::uint64_t bytes_sent = 0;
+  std::string_view set = {};  ///< "val.NAME" of an [[evaluate]] entry; "" for the data that the run trains on
 };
+/// "train", "val" or "val.NAME": what metrics.jsonl calls the split.
+inline std::string_view split_name(const Metric& metric) noexcept {
+  return metric.set.empty() ? split_name(metric.split) : metric.set;
+}
 
 /// The end of a slot.
 struct SlotRecord {

@@ -25,6 +25,8 @@ class CoreReader {
   /// Each takes a table as written and returns it resolved: the core's keys only, defaults filled in.
   Value run(const Value& table);
   Value init(const Value& table);
+  /// An element of [[evaluate]], without its data.
+  Value evaluate(const Value& table);
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
@@ -94,7 +96,7 @@ bool is_safe_name(std::string_view name) {
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
   const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure" ||
-                       path.starts_with("model.");
+                       path == "evaluate" || path.starts_with("model.");
   OptionRequest request{.table = table,
                         .owner = is_list ? "[[" + path + "]]" : "[" + path + "]",
                         .specs = option_list(core_specs(path)),
@@ -104,6 +106,7 @@ Resolution CoreReader::resolve(const Value& table, const std::string& path, bool
   }
   if (path == "emulate") request.other_keys.emplace_back("failure");
   if (path == "power") request.other_keys = {"source", "actuator"};
+  if (path == "evaluate") request.other_keys.emplace_back("data");
   Resolution resolution = resolve_options(request, problems_);
   warnings_.insert(warnings_.end(), resolution.warnings.begin(), resolution.warnings.end());
   if (shared) resolution.table.erase("type");
@@ -195,6 +198,32 @@ Value CoreReader::init(const Value& table) {
                       "and extra have no place there. Begin with what = \"weights\" to change the model",
                       place(table.origin)));
     settings_.init = std::move(init);
+  });
+}
+
+Value CoreReader::evaluate(const Value& table) {
+  return read(table, "evaluate", false, [&](const Options& options) {
+    EvaluateSettings entry{std::string(options.text("name")), optional_integer(options, "every"),
+                           table.origin};
+    const Origin& origin = table.find("name")->origin;
+    const auto allowed = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+             c == '-';
+    };
+    if (entry.name.empty() || !std::ranges::all_of(entry.name, allowed)) {
+      problems_.push_back(
+          fmt::format("{}[[evaluate]] name = '{}': expected letters, digits, '_' and '-', which make the "
+                      "metric val.NAME/loss",
+                      place(origin), printable(entry.name)));
+    }
+    for (const EvaluateSettings& other : settings_.evaluate) {
+      if (other.name == entry.name)
+        problems_.push_back(
+            fmt::format("{}[[evaluate]] name = '{}' is that of the entry at {}, too; expected "
+                        "another one for each",
+                        place(origin), printable(entry.name), other.origin.text()));
+    }
+    settings_.evaluate.push_back(std::move(entry));
   });
 }
 
@@ -445,6 +474,7 @@ class RunChecker {
     keep("parallel", core_.parallel(table_or_empty("parallel")), file_origin());
     for (const ComponentSection& section : component_sections()) check_section(section);
     if (const Member* member = member_of("power")) check_power(*member);
+    if (const Member* member = member_of("evaluate")) check_evaluations(*member);
     if (const Member* member = member_of("emulate"))
       keep("emulate", core_.emulate(member->value), member->origin);
     if (const Member* member = member_of("fault")) keep("fault", core_.faults(member->value), member->origin);
@@ -632,6 +662,39 @@ class RunChecker {
               "[power] has neither a source nor an actuator; add [power.source] or [power.actuator], each "
               "with a 'type'");
     keep("power", std::move(resolved), power.origin);
+  }
+
+  void check_evaluations(const Member& member) {
+    if (!member.value.is_array())
+      return problem(member.value.origin, fmt::format("expected [[evaluate]], a list of tables, found {}",
+                                                      member.value.description()));
+    const auto sections = component_sections();
+    const ComponentSection& section = *std::ranges::find(sections, "evaluate.data", &ComponentSection::table);
+    Value list{Value::Array{}};
+    list.origin = member.value.origin;
+    list.earlier = member.value.earlier;
+    for (const Value& element : member.value.array()) {
+      if (!element.is_table()) {
+        problem(element.origin,
+                fmt::format("expected a table in [[evaluate]], found {}", element.description()));
+        continue;
+      }
+      Value resolved = core_.evaluate(element);
+      const Member* data = element.find_member("data");
+      if (data == nullptr || !data->value.is_table()) {
+        problem(data != nullptr ? data->origin : element.origin,
+                "[[evaluate]] needs [evaluate.data], a table with a 'type' as [data] has");
+      } else {
+        Value shown;
+        const std::string table = fmt::format("evaluate[{}].data", list.array().size());
+        if (auto component = check_component(data->value, section, std::string(section.table)))
+          add(section, table, *component, data->value, shown);
+        resolved.set("data", std::move(shown), data->origin);
+      }
+      resolved.origin = element.origin;
+      list.array().push_back(std::move(resolved));
+    }
+    keep("evaluate", std::move(list), member.origin);
   }
 
   void check_list(const ComponentSection& section, const Member& member) {

@@ -79,6 +79,16 @@ constexpr OptionSpec kInit[] = {
         .doc_text("parameters there that this model has not: refuse the run, or drop them"),
 };
 
+constexpr OptionSpec kEvaluate[] = {
+    text("name", nullptr)
+        .mandatory()
+        .doc_text("of its metrics, which are val.NAME/...: letters, digits, '_' and '-'"),
+    integer("every", nullptr)
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("slots between its evaluations, 0 = at the end only; run.eval_every unless given"),
+};
+
 constexpr OptionSpec kDevice[] = {
     integer("threads", "0")
         .between(0, 4096)
@@ -228,6 +238,7 @@ struct CoreTable {
 constexpr CoreTable kTables[] = {
     {"run", kRun},
     {"init", kInit},
+    {"evaluate", kEvaluate, {"data"}, true},
     {"device", kDevice},
     {"parallel", kParallel},
     {"transport", {}, {"link", "clock", "straggler"}},
@@ -254,6 +265,7 @@ constexpr ComponentSection kComponents[] = {
     {"schedule", "schedule/1"},          {"sync", "sync/1"},
     {"recovery", "recovery/1"},          {"observe", "observer/1", true},
     {"power.source", "power/1"},         {"power.actuator", "power/1"},
+    {"evaluate.data", "dataset/1"},
 };
 
 }  // namespace
@@ -282,9 +294,9 @@ std::vector<std::string> core_keys(std::string_view table) {
 }
 
 std::vector<std::string> top_level_tables() {
-  return {"run",     "init",      "device",    "parallel", "transport", "data",
-          "model",   "precision", "optimizer", "schedule", "sync",      "recovery",
-          "observe", "power",     "emulate",   "fault",    "plugins"};
+  return {"run",      "init",    "device",    "parallel",  "transport", "data",
+          "evaluate", "model",   "precision", "optimizer", "schedule",  "sync",
+          "recovery", "observe", "power",     "emulate",   "fault",     "plugins"};
 }
 
 std::vector<TableSpecs> run_tables() {

@@ -1,5 +1,6 @@
 // The part of a run's configuration that the core owns: [run], [init], [parallel], [plugins], [emulate],
-// [[fault]], [power] without its components, and single keys of tables that otherwise belong to a component
+// [[fault]], [power] and [[evaluate]] without their components, and single keys of tables that otherwise
+// belong to a component
 // ([device] threads, [sync] buffers, [transport.link], graph edits of [model]). Such a table legally holds
 // both; each key goes to its owner.
 #pragma once
@@ -45,6 +46,13 @@ struct InitSettings {
   std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest
   std::vector<std::string> rename;   ///< "THERE=HERE", each with at most one '*'
   bool draw_missing = false, drop_extra = false;
+  Origin origin;
+};
+
+/// [[evaluate]]: further data that the run is evaluated on; its component has the table "evaluate[i].data".
+struct EvaluateSettings {
+  std::string name;                   ///< metrics are val.NAME/...
+  std::optional<std::int64_t> every;  ///< slots, 0 = only at the end; absent: [run] eval_every
   Origin origin;
 };
 
@@ -179,6 +187,7 @@ inline constexpr auto kFaultPhases =
 struct CoreSettings {
   RunSettings run;
   std::optional<InitSettings> init;
+  std::vector<EvaluateSettings> evaluate;
   DeviceSettings device;
   ParallelSettings parallel;
   TransportSettings transport;
@@ -191,7 +200,7 @@ struct CoreSettings {
 
 /// A table whose `type` names a component.
 struct ComponentSection {
-  std::string_view table;  ///< "optimizer"; "power.source"
+  std::string_view table;  ///< "optimizer"; "power.source"; "evaluate.data", one in each [[evaluate]]
   std::string_view kind;   ///< "optimizer/1"
   bool is_list = false;    ///< [[observe]]
   bool required = false;
@@ -221,7 +230,7 @@ std::vector<TableSpecs> run_tables();
 
 /// A component named in the configuration, validated and not yet made.
 struct CheckedComponent {
-  std::string table;  ///< "optimizer"; "observe[1]"
+  std::string table;  ///< "optimizer"; "observe[1]"; "evaluate[0].data"
   std::string kind;
   std::string type;
   Origin type_origin;

@@ -102,7 +102,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, init, "
        "device, "
        "parallel, "
-       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, "
+       "transport, data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, "
+       "emulate, "
        "fault, "
        "plugins)"},
       {{"run.step=3"},

@@ -2,9 +2,13 @@
 // rounding.
 #include "loop/evaluation.hpp"
 
+#include <tenon/error.hpp>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::train {
 
@@ -99,11 +103,78 @@ std::vector<EvaluationValue> ValidationPass::end(Communicator* replicas, const U
   return values;
 }
 
-Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches,
-                     bool together)
-    : replica_(replica),
-      reader_(parts, executor),
-      pass_(reader_, executor, parts.dataset->info(), parts.dataset->batch(), max_batches),
+namespace {
+
+std::string text_of(const DataField& field) {
+  std::string text = fmt::format("'{}' {} {}", field.name, dtype_name(field.dtype), field.shape.text());
+  if (field.offset != 0 || field.scale != 1)
+    text += fmt::format(" of values {:g} + {:g} v", field.offset, field.scale);
+  return text;
+}
+
+std::string text_of(const std::vector<DataField>& fields) {
+  std::string text;
+  for (const DataField& field : fields) text += (text.empty() ? "" : ", ") + text_of(field);
+  return text;
+}
+
+bool equal(const NodeSpec& a, const NodeSpec& b) {
+  return a.name == b.name && a.type == b.type && a.inputs == b.inputs &&
+         std::ranges::equal(a.options, b.options, [](const NamedOption& x, const NamedOption& y) {
+           return x.name == y.name && x.value == y.value;
+         });
+}
+
+}  // namespace
+
+void require_fitting_data(const std::string& where, const DataInfo& trained, std::int64_t batch,
+                          const DataInfo& evaluated, std::int64_t evaluated_batch) {
+  if (evaluated.val_samples == 0)
+    fail_config(
+        fmt::format("{}its data have no samples to validate on, and these are what is evaluated; raise "
+                    "val_fraction, or name files of their own",
+                    where));
+  const std::string here = text_of(evaluated.fields), there = text_of(trained.fields);
+  if (here != there)
+    fail_config(
+        fmt::format("{}its samples have the fields {}; the model was built for those of [data]: {}. Give its "
+                    "data the options that make them equal",
+                    where, here, there));
+  if (evaluated_batch != batch)
+    fail_config(
+        fmt::format("{}its data come in batches of {}, and the model runs on {} samples at once, as [data] "
+                    "says; set batch = {} in [evaluate.data]",
+                    where, evaluated_batch, batch, batch));
+}
+
+void require_equal_graphs(const std::string& where, const DataInfo& trained, const GraphSpec& graph,
+                          const DataInfo& evaluated, const GraphSpec& other) {
+  const auto [a, b] = std::ranges::mismatch(graph.nodes, other.nodes, equal);
+  if (a == graph.nodes.end() && b == other.nodes.end()) return;
+  std::vector<std::string> differ;
+  for (const DataAttribute& attribute : evaluated.attributes) {
+    const auto found = std::ranges::find(trained.attributes, attribute.name, &DataAttribute::name);
+    if (found != trained.attributes.end() && found->value != attribute.value)
+      differ.push_back(
+          fmt::format("'{}' is {} here and {} in [data]", attribute.name, attribute.value, found->value));
+  }
+  fail_config(fmt::format(
+      "{}the model is another one for its data, from node '{}' on{}{}; give its data the options that make "
+      "them equal to those of [data]",
+      where, a != graph.nodes.end() ? a->name : b->name, differ.empty() ? "" : ": ",
+      fmt::join(differ, ", ")));
+}
+
+Evaluator::Evaluator(EvaluatedData data, Device& device, RankReplica& replica, Executor& executor,
+                     std::int64_t max_batches, bool together)
+    : data_(std::move(data)),
+      replica_(replica),
+      reader_(
+          [dataset = data_.dataset](const BatchRequest& request, std::span<const TensorView> fields) {
+            (*dataset)->read(request, fields);
+          },
+          (*data_.dataset)->info(), device, executor),
+      pass_(reader_, executor, (*data_.dataset)->info(), (*data_.dataset)->batch(), max_batches),
       together_(together) {}
 
 std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights, std::int64_t slot,
@@ -119,7 +190,7 @@ std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights
       replica_.group(Purpose::kStatistics), [this](std::string_view metric, std::string_view reason) {
         if (!explained_.emplace(metric).second) return;
         replica_.host().log(LogLevel::kWarning,
-                            fmt::format("val/{} is undefined and not written: {}", metric, reason));
+                            fmt::format("{}/{} is undefined and not written: {}", data_.set, metric, reason));
       });
 }
 

@@ -1,6 +1,6 @@
-// Evaluation of the validation split: batches dealt to the replicas in turn, sums of losses joined in rank
-// order. Strategies whose replicas differ between syncs are evaluated as the mean over replicas, each with
-// the model that it evaluates.
+// Evaluation of validation splits, that of the run's own data and those of [[evaluate]]: batches dealt to the
+// replicas in turn, sums of losses joined in rank order. Strategies whose replicas differ between syncs are
+// evaluated as the mean over replicas, each with the model that it evaluates.
 #pragma once
 
 #include "loop/batch_reader.hpp"
@@ -69,17 +69,38 @@ class ValidationPass {
   std::vector<double> sums_;
 };
 
+/// What an evaluation is of, and when.
+struct EvaluatedData {
+  std::string set;         ///< "val", or "val.NAME" of an entry of [[evaluate]]
+  Part<Dataset>* dataset;  ///< opened
+  std::int64_t every = 0;  ///< slots; 0 = only at the end
+
+  bool named() const { return set != split_name(Split::kVal); }
+  bool due(std::int64_t slot) const { return slot > 0 && every > 0 && slot % every == 0; }
+};
+
+/// Throws Error(kConfig) that begins with `where` unless a graph for data `trained` in batches of `batch`
+/// takes those of `evaluated`: it has a validation split, and the same batch and fields.
+void require_fitting_data(const std::string& where, const DataInfo& trained, std::int64_t batch,
+                          const DataInfo& evaluated, std::int64_t evaluated_batch);
+/// The same where the graphs differ that the model makes of the two.
+void require_equal_graphs(const std::string& where, const DataInfo& trained, const GraphSpec& graph,
+                          const DataInfo& evaluated, const GraphSpec& other);
+
 class Evaluator {
  public:
   /// max_batches: over all replicas, 0 = the whole split. `together`: every forward needs all replicas
   /// (tables sharded over them), so those that have no batch left run on padding.
-  Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches, bool together);
+  Evaluator(EvaluatedData data, Device& device, RankReplica& replica, Executor& executor,
+            std::int64_t max_batches, bool together);
+  const EvaluatedData& data() const { return data_; }
   /// Collective over the replica group; call it while workers and actors are parked. Nothing when `breaks`
   /// said so between two rounds, in which each replica takes a batch.
   std::optional<std::vector<EvaluationValue>> run(ParameterSet& weights, std::int64_t slot,
                                                   const std::function<bool()>& breaks);
 
  private:
+  EvaluatedData data_;
   RankReplica& replica_;
   BatchReader reader_;
   ValidationPass pass_;

@@ -120,6 +120,8 @@ Parts::Parts(const config::CheckedRun& run, Registry& registry, RankHost& host)
     observers.push_back(make<Observer>(component, registry, host));
     if (host.rank() != 0 && !observers.back()->every_rank()) observers.pop_back();
   }
+  for (std::size_t i = 0; i < run.core.evaluate.size(); ++i)
+    evaluated.push_back(required<Dataset>(checked, registry, host, fmt::format("evaluate[{}].data", i)));
 }
 
 std::unique_ptr<Precision> make_plain_precision() {

@@ -121,6 +121,7 @@ struct Parts {
   Part<Sync> sync;
   Part<Recovery> recovery;
   std::vector<Part<Observer>> observers;
+  std::vector<Part<Dataset>> evaluated;  ///< data of [[evaluate]], in its order
 };
 
 /// The first of `components`, or of those within them, that works in host memory alone (TENON_CAP_HOST):

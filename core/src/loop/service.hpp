@@ -18,6 +18,7 @@ struct Boundary {
   bool stop = false;         ///< the run ends here
   bool interrupted = false;  ///< by a signal, which is also a stop
   bool evaluate = false;
+  bool evaluate_all = false;  ///< also what is not due by its interval
   bool keep_nothing = false;  ///< training went wrong before this boundary
   bool fails = false;         ///< a failure occurs here
   bool acts = false;          ///< some service has something to do: workers wait, transfers end

@@ -111,7 +111,7 @@ void Csv::on_start(const RunInfo& info) {
 void Csv::on_metric(const Metric& metric) {
   append_number(buffer_, metric.step);
   buffer_ += ',';
-  append_field(buffer_, split_name(metric.split));
+  append_field(buffer_, split_name(metric));
   buffer_ += ',';
   append_field(buffer_, metric.name);
   for (const double value : {metric.value, metric.wall_s}) {

@@ -103,6 +103,10 @@ void add_facts(Text& text, const Snapshot& now, bool with_eta) {
     const NamedValue& metric = now.validation[i];
     text.add(" | val {} {:.4g}", metric.name.view(), metric.value);
   }
+  for (int i = 0; i < now.named_evaluations; ++i) {
+    const NamedValue& loss = now.named[i];
+    text.add(" | {} loss {:.4g}", loss.name.view(), loss.value);
+  }
   if (with_eta && !std::isnan(now.lr)) text.add(" | lr {:.2e}", now.lr);
   if (!std::isnan(now.rate)) {
     text.add(" | ");
@@ -211,6 +215,10 @@ void Progress::on_slot(const SlotRecord& record) {
 
 void Progress::on_metric(const Metric& metric) {
   if (quiet_ || metric.split != Split::kVal) return;
+  if (!metric.set.empty()) {
+    on_named(metric);
+    return;
+  }
   // The same in another unit.
   if (metric.name == "loss_per_byte") return;
   // The loss stays first, whichever metric arrives first.
@@ -228,6 +236,25 @@ void Progress::on_metric(const Metric& metric) {
     if (loss) snapshot_.validation[1] = snapshot_.validation[0];
     place = loss ? begin : begin + snapshot_.validations - 1;
     place->name.assign(metric.name);
+  }
+  place->value = metric.value;
+  snapshot_.done = std::max(snapshot_.done, metric.step);
+  evaluated_ = true;
+}
+
+/// The loss of a named evaluation, where there is room for one more.
+void Progress::on_named(const Metric& metric) {
+  if (metric.name != "loss") return;
+  decltype(NamedValue::name) name;
+  name.assign(metric.set);
+  auto* begin = snapshot_.named.data();
+  auto* end = begin + snapshot_.named_evaluations;
+  NamedValue* place =
+      std::find_if(begin, end, [&](const NamedValue& known) { return known.name.view() == name.view(); });
+  if (place == end) {
+    if (snapshot_.named_evaluations == static_cast<int>(snapshot_.named.size())) return;
+    ++snapshot_.named_evaluations;
+    place->name = name;
   }
   place->value = metric.value;
   snapshot_.done = std::max(snapshot_.done, metric.step);

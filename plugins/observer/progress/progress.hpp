@@ -79,6 +79,8 @@ struct Snapshot {
   double loss = 0, lr = 0;
   std::array<NamedValue, 2> validation;  ///< "loss", then the first other metric
   int validations = 0;
+  std::array<NamedValue, 2> named;  ///< losses of the first named evaluations: "val.NAME"
+  int named_evaluations = 0;
   double rate = 0;        ///< units per second
   std::string_view unit;  ///< "tok" or "samples"
   double seconds_left = 0;
@@ -125,6 +127,7 @@ class Progress final : public Observer {
 
  private:
   void show(double now);
+  void on_named(const Metric& metric);
   void show_evaluation();
 
   double every_s_;

@@ -103,6 +103,28 @@ TEST_F(ProgressTest, AnEvaluationMakesOnePlainLine) {
   EXPECT_THAT(screen_.writes, SizeIs(1));
 }
 
+TEST_F(ProgressTest, NamedEvaluationsFollowTheirLosses) {
+  Progress progress = make(false);
+  const auto named = [](std::string_view set, std::string_view name, double value) {
+    Metric metric = validation(50, name, value);
+    metric.set = set;
+    return metric;
+  };
+  run(progress, 0, 50);
+  progress.on_metric(validation(50, "loss", 2.75));
+  progress.on_metric(validation(50, "loss_per_byte", 0.5));
+  progress.on_metric(named("val.code", "loss", 1.5));
+  progress.on_metric(named("val.code", "accuracy", 0.5));
+  progress.on_metric(named("val.a_name_that_is_longer_than_its_place", "loss", 3.5));
+  progress.on_metric(named("val.a_name_that_is_longer_than_its_place", "loss", 3.25));
+  progress.on_metric(named("val.third", "loss", 9));
+  progress.on_metric(named("val.code", "loss", 1.25));
+  run(progress, 50, 51);
+  ASSERT_THAT(screen_.writes, SizeIs(1));
+  EXPECT_THAT(screen_.writes[0],
+              HasSubstr(" | val loss 2.75 | val.code loss 1.25 | val.a_name_that_is_longe loss 3.25 | lr"));
+}
+
 TEST_F(ProgressTest, TrainMetricsMakeNoLines) {
   Progress progress = make(false);
   Metric metric = validation(1, "loss", 9);

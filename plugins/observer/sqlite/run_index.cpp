@@ -135,11 +135,11 @@ void RunIndex::on_start(const RunInfo& info) {
 }
 
 void RunIndex::on_metric(const Metric& metric) {
-  key_.assign(split_name(metric.split)).append("/").append(metric.name);
+  key_.assign(split_name(metric)).append("/").append(metric.name);
   const auto [found, fresh] = lines_.try_emplace(key_);
   Line& line = found->second;
   if (fresh) {
-    line.split = split_name(metric.split);
+    line.split = split_name(metric);
     line.name = metric.name;
   }
   line.step = metric.step;

@@ -50,7 +50,7 @@ void TensorBoard::on_start(const RunInfo& info) {
 }
 
 void TensorBoard::on_metric(const Metric& metric) {
-  tag_.assign(split_name(metric.split)).append("/").append(metric.name);
+  tag_.assign(split_name(metric)).append("/").append(metric.name);
   file_->scalar(now_(), metric.step, tag_, metric.value);
 }
 

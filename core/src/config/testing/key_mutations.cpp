@@ -33,6 +33,12 @@ class Mutator {
     }
     visit_list_or_table("emulate.failure", "emulate.failure", "");
     visit_list_or_table("fault", "fault", "");
+    visit_list_or_table("evaluate", "evaluate", "");
+    if (Value* list = find("evaluate")) {
+      for (std::size_t i = 0; i < list->array().size(); ++i)
+        if (Value* data = list->array()[i].find("data"))
+          visit_component(*data, fmt::format("evaluate[{}].data", i), "evaluate.data", {}, "dataset/1");
+    }
     visit_list_or_table("model.layer", "model.layer", "layer/1");
     visit_list_or_table("model.insert", "model.insert", "layer/1");
     return std::move(report_);
