@@ -20,6 +20,7 @@
 #include <tenon/model.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/on_policy.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/copy.hpp>
@@ -40,6 +41,7 @@
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/reward.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/sdk/bf16.hpp>
@@ -69,10 +71,13 @@
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/state.hpp>
+#include <tenon/stepwise.hpp>
 #include <tenon/stored_model.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
 #include <tenon/tensor.hpp>
+#include <tenon/tier.hpp>
+#include <tenon/tokenizer.hpp>
 #include <tenon/transform.hpp>
 #include <tenon/transport.hpp>
 
@@ -236,6 +241,10 @@ TYPE(ObservedOutput)
 TYPE(TensorObserver)
 TYPE(RowObserver)
 
+// <tenon/on_policy.hpp>
+TYPE(LiveModel)
+TYPE(OnPolicyDataset)
+
 // <tenon/ops/attention.hpp>
 TYPE(AttentionSpec)
 TYPE(AttentionMasks)
@@ -383,6 +392,10 @@ TYPE(ComponentHandle)
 INSTANCE(Component, tenon::Optimizer)
 TYPE(PluginStatus)
 TYPE(Registry)
+
+// <tenon/reward.hpp>
+TYPE(RewardSample)
+TYPE(Reward)
 
 // <tenon/row_service.hpp>
 TYPE(RowLookupHandler)
@@ -552,6 +565,10 @@ TYPE(LinearSite)
 // <tenon/state.hpp>
 TYPE(StateVisitor)
 
+// <tenon/stepwise.hpp>
+TYPE(StepContext)
+TYPE(StepwiseLayer)
+
 // <tenon/stored_model.hpp>
 TYPE(StoredTensor)
 TYPE(ModelDescription)
@@ -588,6 +605,14 @@ TYPE(MeshPlace)
 TYPE(ElementRange)
 TYPE(Box)
 TYPE(Layout)
+
+// <tenon/tier.hpp>
+TYPE(RowMemory)
+TYPE(RowMemorySpec)
+TYPE(Tier)
+
+// <tenon/tokenizer.hpp>
+TYPE(Tokenizer)
 
 // <tenon/transform.hpp>
 TYPE(TransformedModel)

@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/numerics.hpp>
+#include <tenon/on_policy.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/copy.hpp>
@@ -18,9 +19,13 @@
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/power.hpp>
+#include <tenon/reward.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/simulator.hpp>
+#include <tenon/stepwise.hpp>
 #include <tenon/stored_model.hpp>
+#include <tenon/tier.hpp>
+#include <tenon/tokenizer.hpp>
 #include <tenon/transform.hpp>
 
 #include <limits>
@@ -37,6 +42,14 @@ StoredModel::~StoredModel() = default;
 StoredModels::~StoredModels() = default;
 TensorWriter::~TensorWriter() = default;
 Transform::~Transform() = default;
+RowMemory::~RowMemory() = default;
+Tier::~Tier() = default;
+StepContext::~StepContext() = default;
+StepwiseLayer::~StepwiseLayer() = default;
+LiveModel::~LiveModel() = default;
+OnPolicyDataset::~OnPolicyDataset() = default;
+Tokenizer::~Tokenizer() = default;
+Reward::~Reward() = default;
 RowLookupHandler::~RowLookupHandler() = default;
 RowService::~RowService() = default;
 OperandCounter::~OperandCounter() = default;

@@ -1,4 +1,4 @@
-// Rows in one mapping of host memory. Later tiers implement the same interface and keep rows elsewhere.
+// Rows in one mapping of host memory, or in the memory that a tier gives.
 // Rows are copied in words by relaxed loads and stores, which costs no more than memcpy for rows of usual
 // width and is what lock-free workers need.
 #include "graph/row_table.hpp"
@@ -81,10 +81,11 @@ void with_word(std::size_t row_bytes, Fn&& fn) {
   }
 }
 
-class HostRowTable final : public RowTable {
+/// What a table is apart from its memory.
+class OwnedRows : public RowTable {
  public:
-  HostRowTable(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
-               std::int64_t last)
+  OwnedRows(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
+            std::int64_t last)
       : name_(std::move(name)),
         dtype_(dtype),
         rows_(rows),
@@ -92,7 +93,6 @@ class HostRowTable final : public RowTable {
         first_(first),
         last_(last),
         row_bytes_(dtype_bytes(dtype, width)),
-        memory_(name_, row_bytes_ * owned()),
         versions_(
             std::make_unique<std::atomic<std::uint64_t>[]>((owned() + kVersionRows - 1) / kVersionRows)) {}
 
@@ -102,42 +102,15 @@ class HostRowTable final : public RowTable {
   std::int64_t owned_first() const override { return first_; }
   std::int64_t owned_last() const override { return last_; }
 
-  void read(std::span<const std::int64_t> ids, TensorView out) const override {
-    require_room(ids, out);
-    auto* to = static_cast<std::byte*>(out.data);
-    with_word(row_bytes_, [&](auto word) {
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (i + kPrefetchDistance < ids.size())
-          __builtin_prefetch(memory_.data() + (ids[i + kPrefetchDistance] - first_) * stride());
-        load_words<decltype(word)>(memory_.data() + slot(ids[i]) * row_bytes_, to + i * row_bytes_,
-                                   row_bytes_);
-      }
-    });
-  }
-
-  void write(std::span<const std::int64_t> ids, TensorView values) override {
-    require_room(ids, values);
-    const auto* from = static_cast<const std::byte*>(values.data);
-    with_word(row_bytes_, [&](auto word) {
-      std::size_t counted = SIZE_MAX;
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        const std::size_t at = slot(ids[i]);
-        store_words<decltype(word)>(memory_.data() + at * row_bytes_, from + i * row_bytes_, row_bytes_);
-        if (at / kVersionRows == counted) continue;
-        counted = at / kVersionRows;
-        versions_[counted].fetch_add(1, std::memory_order_relaxed);
-      }
-    });
-  }
-
   void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const override {
     for (std::size_t i = 0; i < ids.size(); ++i)
       out[i] = versions_[slot(ids[i]) / kVersionRows].load(std::memory_order_relaxed);
   }
 
- private:
+ protected:
+  const std::string& name() const { return name_; }
   std::size_t owned() const { return last_ - first_; }
-  std::int64_t stride() const { return static_cast<std::int64_t>(row_bytes_); }
+  std::size_t row_bytes() const { return row_bytes_; }
 
   std::size_t slot(std::int64_t id) const {
     if (id < first_ || id >= last_) {
@@ -155,12 +128,82 @@ class HostRowTable final : public RowTable {
     }
   }
 
+  /// Counts a write of the row at `slot`; `counted` is of one call, SIZE_MAX at first.
+  void count_write(std::size_t slot, std::size_t& counted) {
+    if (slot / kVersionRows == counted) return;
+    counted = slot / kVersionRows;
+    versions_[counted].fetch_add(1, std::memory_order_relaxed);
+  }
+
+ private:
   std::string name_;
   DType dtype_;
   std::int64_t rows_, width_, first_, last_;
   std::size_t row_bytes_;
-  Mapping memory_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> versions_;
+};
+
+class HostRowTable final : public OwnedRows {
+ public:
+  HostRowTable(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
+               std::int64_t last)
+      : OwnedRows(std::move(name), dtype, rows, width, first, last),
+        memory_(this->name(), row_bytes() * owned()) {}
+
+  void read(std::span<const std::int64_t> ids, TensorView out) const override {
+    require_room(ids, out);
+    const auto stride = static_cast<std::int64_t>(row_bytes());
+    auto* to = static_cast<std::byte*>(out.data);
+    with_word(row_bytes(), [&](auto word) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (i + kPrefetchDistance < ids.size())
+          __builtin_prefetch(memory_.data() + (ids[i + kPrefetchDistance] - owned_first()) * stride);
+        load_words<decltype(word)>(memory_.data() + slot(ids[i]) * row_bytes(), to + i * row_bytes(),
+                                   row_bytes());
+      }
+    });
+  }
+
+  void write(std::span<const std::int64_t> ids, TensorView values) override {
+    require_room(ids, values);
+    const auto* from = static_cast<const std::byte*>(values.data);
+    with_word(row_bytes(), [&](auto word) {
+      std::size_t counted = SIZE_MAX;
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const std::size_t at = slot(ids[i]);
+        store_words<decltype(word)>(memory_.data() + at * row_bytes(), from + i * row_bytes(), row_bytes());
+        count_write(at, counted);
+      }
+    });
+  }
+
+ private:
+  Mapping memory_;
+};
+
+class TierRowTable final : public OwnedRows {
+ public:
+  TierRowTable(Tier& tier, std::string name, DType dtype, std::int64_t rows, std::int64_t width,
+               std::int64_t first, std::int64_t last)
+      : OwnedRows(std::move(name), dtype, rows, width, first, last),
+        memory_(tier.allocate({this->name(), first, last, row_bytes()})) {}
+
+  void read(std::span<const std::int64_t> ids, TensorView out) const override {
+    require_room(ids, out);
+    for (const std::int64_t id : ids) slot(id);
+    memory_->read(ids, static_cast<std::byte*>(out.data));
+  }
+
+  void write(std::span<const std::int64_t> ids, TensorView values) override {
+    require_room(ids, values);
+    for (const std::int64_t id : ids) slot(id);
+    memory_->write(ids, static_cast<const std::byte*>(values.data));
+    std::size_t counted = SIZE_MAX;
+    for (const std::int64_t id : ids) count_write(slot(id), counted);
+  }
+
+ private:
+  std::unique_ptr<RowMemory> memory_;
 };
 
 }  // namespace
@@ -168,6 +211,11 @@ class HostRowTable final : public RowTable {
 std::unique_ptr<RowTable> make_row_table(std::string name, DType dtype, std::int64_t rows, std::int64_t width,
                                          std::int64_t first, std::int64_t last) {
   return std::make_unique<HostRowTable>(std::move(name), dtype, rows, width, first, last);
+}
+
+std::unique_ptr<RowTable> make_row_table(Tier& tier, std::string name, DType dtype, std::int64_t rows,
+                                         std::int64_t width, std::int64_t first, std::int64_t last) {
+  return std::make_unique<TierRowTable>(tier, std::move(name), dtype, rows, width, first, last);
 }
 
 void for_each_chunk(const RowTable& table, const RowChunk& body) {
