@@ -36,6 +36,7 @@
 #include <tenon/parameter.hpp>
 #include <tenon/phases.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/portable_math.hpp>
 #include <tenon/power.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
@@ -55,6 +56,7 @@
 #include <tenon/sdk/ops/background.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/sdk/outside_training.hpp>
@@ -361,6 +363,9 @@ TYPE(Precision)
 TYPE(LossScaler)
 TYPE(PrecisionMetrics)
 
+// <tenon/portable_math.hpp>
+TYPE(TurnPoint)
+
 // <tenon/random.hpp>
 TYPE(RandomKey)
 
@@ -463,6 +468,9 @@ TYPE(MorSpec)
 TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(MorOps)
+
+// <tenon/sdk/ops/multiply.hpp>
+TYPE(MultiplyOps)
 
 // <tenon/sdk/ops/signs.hpp>
 TYPE(SignPlace)

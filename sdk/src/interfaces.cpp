@@ -3,6 +3,7 @@
 #include <tenon/sdk/ops/background.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/quantizer.hpp>
@@ -14,6 +15,7 @@ InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
 MorKernel::~MorKernel() = default;
 MorOps::~MorOps() = default;
+MultiplyOps::~MultiplyOps() = default;
 
 TextCodec::~TextCodec() = default;
 LanguageModel::~LanguageModel() = default;

@@ -14,6 +14,7 @@
 #include <tenon/ops/spectral.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/multiply.hpp>
 
 #include <cstdint>
 
@@ -36,7 +37,7 @@ TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   for (const char* id :
        {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
         FormulaOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
-        SparseAxisOps::kId, QuantOps::kId, MorOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
+        SparseAxisOps::kId, QuantOps::kId, MorOps::kId, MultiplyOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

@@ -144,7 +144,8 @@ TEST_P(Pointwise, P4_MapsAndSumsOfPartsAreThoseOfOneRank) {
                      {"c", "residual", {"a", "b"}, {}},
                      {"d", "relu", {"c"}, {}},
                      {"e", "squared_relu", {"d"}, {}},
-                     {"out", "residual", {"e", "part"}, {}}},
+                     {"f", "gate", {"e", "b"}, {}},
+                     {"out", "residual", {"f", "part"}, {}}},
                     "fp64", 840);
 }
 

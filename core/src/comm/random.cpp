@@ -1,7 +1,7 @@
 // Random numbers of <tenon/random.hpp> on Random123's Philox4x32-10 (Salmon et al., SC 2011).
-// Everything after Philox uses only IEEE additions, multiplications, divisions and square roots, never libm:
-// log and cos differ in the last bit between C libraries and CPUs, and a draw must be the same on every
-// machine.
+// Everything after Philox uses only IEEE additions, multiplications, divisions and square roots, never libm,
+// so that a draw is the same on every machine.
+#include <tenon/portable_math.hpp>
 #include <tenon/random.hpp>
 
 #include <Random123/philox.h>
@@ -26,74 +26,6 @@ philox4x32_ctr_t philox(philox4x32_ctr_t counter, RandomKey key) noexcept {
 
 std::uint64_t joined(std::uint32_t hi, std::uint32_t lo) noexcept {
   return (std::uint64_t{hi} << 32) | lo;
-}
-
-// ln x for x > 0: x = m 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 artanh((m - 1) / (m + 1)).
-double portable_log(double x) noexcept {
-  constexpr double kLn2 = 0.69314718055994530942;
-  constexpr double kSqrtHalf = 0.70710678118654752440;
-  int exponent = 0;
-  double mantissa = std::frexp(x, &exponent);
-  if (mantissa < kSqrtHalf) {
-    mantissa *= 2;
-    --exponent;
-  }
-  const double s = (mantissa - 1) / (mantissa + 1);
-  const double s2 = s * s;
-  double sum = 0;
-  for (int k = 23; k >= 3; k -= 2) sum = (sum + 1.0 / k) * s2;
-  return exponent * kLn2 + (2 * s * sum + 2 * s);
-}
-
-// e^x - 1 for |x| <= 1, by Taylor series (truncation below 1e-17).
-double small_expm1(double x) noexcept {
-  double sum = 1;
-  for (int k = 19; k >= 2; --k) sum = 1 + sum * x / k;
-  return x * sum;
-}
-
-// e^x = 2^n e^r with |r| <= ln(2) / 2; ln 2 in two parts, so that n times the first is exact.
-double portable_exp(double x) noexcept {
-  constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
-  const double n = std::floor(x * 1.44269504088896340736 + 0.5);
-  const double r = (x - n * kLn2High) - n * kLn2Low;
-  return std::ldexp(1 + small_expm1(r), static_cast<int>(n));
-}
-
-// cos(pi/2 f) and sin(pi/2 f) for f in [0, 1/2], by Taylor series (truncation below 1e-17).
-double quarter_cos(double f) noexcept {
-  constexpr double kHalfPi = 1.57079632679489661923;
-  const double a2 = (kHalfPi * f) * (kHalfPi * f);
-  double sum = 1;
-  for (int k = 16; k >= 2; k -= 2) sum = 1 - sum * a2 / ((k - 1) * k);
-  return sum;
-}
-double quarter_sin(double f) noexcept {
-  constexpr double kHalfPi = 1.57079632679489661923;
-  const double a = kHalfPi * f;
-  const double a2 = a * a;
-  double sum = 1;
-  for (int k = 17; k >= 3; k -= 2) sum = 1 - sum * a2 / ((k - 1) * k);
-  return a * sum;
-}
-
-// cos(2 pi u) for u in [0, 1); the split into quadrants is exact.
-double portable_cos_turn(double u) noexcept {
-  const double x = 4 * u;
-  const int quadrant = static_cast<int>(x);
-  const double f = x - quadrant;
-  const double cosine = f <= 0.5 ? quarter_cos(f) : quarter_sin(1 - f);
-  const double sine = f <= 0.5 ? quarter_sin(f) : quarter_cos(1 - f);
-  switch (quadrant) {
-    case 0:
-      return cosine;
-    case 1:
-      return -sine;
-    case 2:
-      return -cosine;
-    default:
-      return sine;
-  }
 }
 
 }  // namespace
@@ -141,7 +73,7 @@ double random_normal(RandomKey key, std::uint64_t step, std::uint64_t index) noe
   const auto words = random_words(key, step, index);
   const double u1 = static_cast<double>((joined(words[0], words[1]) >> 11) + 1) * 0x1p-53;
   const double u2 = static_cast<double>(joined(words[2], words[3]) >> 11) * 0x1p-53;
-  return std::sqrt(-2 * portable_log(u1)) * portable_cos_turn(u2);
+  return std::sqrt(-2 * portable_log(u1)) * portable_turn(u2).cosine;
 }
 
 double random_log_of_uniform(RandomKey key, std::uint64_t step, std::uint64_t index, double low,
@@ -155,7 +87,7 @@ double random_inverse_softplus(RandomKey key, std::uint64_t step, std::uint64_t 
   const double first = portable_log(low), last = portable_log(high);
   const double u = portable_exp(first + (last - first) * random_uniform(key, step, index));
   if (u > 40) return u;
-  return portable_log(u <= 1 ? small_expm1(u) : portable_exp(u) - 1);
+  return portable_log(u <= 1 ? portable_expm1(u) : portable_exp(u) - 1);
 }
 
 TENON_ABI_END

@@ -1,13 +1,16 @@
 // Random numbers: the known answers of Random123, golden draws that must never change, and their
 // distributions.
+#include <tenon/portable_math.hpp>
 #include <tenon/random.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -125,6 +128,33 @@ TEST(Random, BelowStaysBelowAndReachesAll) {
     }
     EXPECT_EQ(seen.size(), bound <= 10 ? bound : 500u) << bound;
   }
+}
+
+TEST(PortableMath, AgreesWithTheLibraryToAFewUnits) {
+  constexpr double kTurn = 6.28318530717958647692;
+  const RandomKey key = random_key(3, "portable");
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const double u = random_uniform(key, 0, i), x = 1200 * u - 600;
+    ASSERT_NEAR(portable_exp(x) / std::exp(x), 1, 8 * 0x1p-53) << x;
+    const double y = std::exp(x);
+    ASSERT_NEAR(portable_log(y), std::log(y), 2 * 0x1p-53 * std::max(1.0, std::abs(x))) << y;
+    ASSERT_NEAR(portable_expm1(2 * u - 1), std::expm1(2 * u - 1), 4 * 0x1p-53) << u;
+    const TurnPoint point = portable_turn(u);  // the product with 2 pi rounds the angle, below 6.3
+    ASSERT_NEAR(point.cosine, std::cos(kTurn * u), 12 * 0x1p-53) << u;
+    ASSERT_NEAR(point.sine, std::sin(kTurn * u), 12 * 0x1p-53) << u;
+  }
+  for (const auto& [turns, cosine, sine] : {std::tuple{0.0, 1.0, 0.0}, std::tuple{0.25, 0.0, 1.0},
+                                            std::tuple{0.5, -1.0, 0.0}, std::tuple{0.75, 0.0, -1.0}}) {
+    EXPECT_EQ(portable_turn(turns).cosine, cosine) << turns;
+    EXPECT_EQ(portable_turn(turns).sine, sine) << turns;
+  }
+}
+
+// Rotations of stored models rest on these bits, as draws do on those below. They agree with libm's to 2
+// units in the last place.
+TEST(PortableMath, NeverChanges) {
+  EXPECT_EQ(portable_exp(-2.25), 0x1.afb718e8457f8p-4);
+  EXPECT_EQ(portable_turn(0.3).sine, 0x1.e6f0e134455p-1);
 }
 
 // Checkpoints, golden curves and papers' tables rest on these bits. Keys, uniforms and integers were computed

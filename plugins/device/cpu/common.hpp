@@ -20,6 +20,7 @@
 #include <tenon/parallel.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 
 #include <algorithm>
@@ -143,6 +144,7 @@ std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
+std::unique_ptr<MultiplyOps> make_multiply_ops();
 std::unique_ptr<SparseAxisOps> make_sparse_axis_ops();
 std::unique_ptr<SignOps> make_sign_ops();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);

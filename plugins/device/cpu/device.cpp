@@ -142,6 +142,7 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<PartNormOps> part_norm_;
   std::unique_ptr<InteractionOps> interaction_;
+  std::unique_ptr<MultiplyOps> multiply_;
   std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
   std::unique_ptr<SignOps> signs_;
   std::unique_ptr<QuantOps> quant_;
@@ -264,6 +265,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   normalisation_ = make_normalisation_ops(kernels_);
   part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
+  multiply_ = make_multiply_ops();
   sparse_axis_ops_ = make_sparse_axis_ops();
   signs_ = make_sign_ops();
   quant_ = make_quant_ops(kernels_);
@@ -313,6 +315,7 @@ void* CpuDevice::query(std::string_view interface_id) {
       {NormalisationOps::kId, normalisation_.get()},
       {PartNormOps::kId, part_norm_.get()},
       {InteractionOps::kId, interaction_.get()},
+      {MultiplyOps::kId, multiply_.get()},
       {SparseAxisOps::kId, sparse_axis_ops_.get()},
       {SignOps::kId, signs_.get()},
       {QuantOps::kId, quant_.get()},

@@ -44,6 +44,20 @@ inline std::vector<LayerCase> layer_cases() {
        {{"n", "attention", {"x", "x", "x"}, {{"heads", Integer{2}}}}},
        {"n"},
        {real_field("x", {2, 5, 6})}});
+  const TestField wide = real_field("x", {2, 5, 12});
+  add(single("rotary", "rotary", {{"heads", Integer{2}}}, {wide}));
+  add(single("rotary_one_pair", "rotary", {{"heads", Integer{6}}, {"base", 100.0}}, {wide}));
+  add(single("rotary_positions", "rotary", {{"heads", Integer{3}}, {"base", 500.0}},
+             {wide, id_field("positions", {2, 5}, 40)}));
+  add(single("gate", "gate", {}, {real_field("a", deep), real_field("b", deep)}));
+  for (const char* map : {"gelu", "none"}) {
+    add(single(std::string("gate_") + map, "gate", {{"map", std::string(map)}},
+               {real_field("a", deep), real_field("b", deep)}));
+    add({std::string("gate_itself_") + map,
+         {{"n", "gate", {"x", "x"}, {{"map", std::string(map)}}}},
+         {"n"},
+         {real_field("x", deep)}});
+  }
   add({"softmax_cross_entropy",
        {{"n", "softmax_cross_entropy", {"x", "targets"}, {}}},
        {},

@@ -93,6 +93,15 @@ Layout expect_parts(const InferContext& context, int index) {
   return layout;
 }
 
+void expect_alike(const InferContext& context, const Layout& a, const Layout& b) {
+  if (!(a.shape == b.shape))
+    refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
+  if (!(a == b)) {
+    refuse(context, "the inputs must be sharded alike over the mesh, found " + layout_text(a) + ", and " +
+                        layout_text(b) + "; put a repartition before one");
+  }
+}
+
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x) {
   const Mesh& mesh = context.mesh();
   const std::vector<int> taken = sharded_axes(x);

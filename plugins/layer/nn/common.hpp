@@ -49,6 +49,8 @@ void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, cons
 
 /// The layout of input `index`; refuses a partial sum.
 Layout expect_parts(const InferContext& context, int index);
+/// Refuses two layouts of different shape, or that are not sharded alike.
+void expect_alike(const InferContext& context, const Layout& a, const Layout& b);
 /// Option `axes`: axes of the mesh, each once, over which input 0 in layout `x` is not sharded.
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
 

@@ -39,13 +39,8 @@ void Pointwise::backward(BackwardContext& context) {
 
 void Residual::infer(InferContext& context) {
   const Shape part = context.input(0).shape;
-  const Layout a = context.input(0).layout, b = context.input(1).layout;
-  if (!(a.shape == b.shape))
-    refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
-  if (!(a == b)) {
-    refuse(context, "the inputs must be sharded alike over the mesh, found " + layout_text(a) + ", and " +
-                        layout_text(b) + "; put a repartition before one");
-  }
+  const Layout a = context.input(0).layout;
+  expect_alike(context, a, context.input(1).layout);
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   context.output({part, context.activations(), a});

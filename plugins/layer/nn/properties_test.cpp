@@ -148,6 +148,82 @@ TEST_F(Layers, DocumentsThatGoBackwardsAreRefusedByPlace) {
   packed.forward();
 }
 
+LayerCase rotary_case(Integer heads, std::vector<TestField> fields) {
+  return single("rotary", "rotary", {{"heads", heads}}, std::move(fields));
+}
+
+// Logits of attention depend on the distance of two positions alone.
+TEST_F(Layers, RotationsLeaveProductsThatDependOnTheDistance) {
+  constexpr Integer kTime = 9, kWidth = 8;
+  const auto row = normals(kWidth, "row"), other = normals(kWidth, "other");
+  TestField x{"x", {2, kTime, kWidth}, DType::kF64, {}};
+  for (const auto& values : {row, other})
+    for (Integer t = 0; t < kTime; ++t) x.values.insert(x.values.end(), values.begin(), values.end());
+  const auto precision = bench_.make_component<Precision>("fp64", "");
+  LayerHarness rotary = harness_of(bench_, *precision, rotary_case(2, {x}));
+  rotary.forward();
+  const auto y = rotary.value("n");
+  const auto product = [&](Integer query, Integer key, Integer head) {
+    double sum = 0;
+    for (Integer j = 4 * head; j < 4 * head + 4; ++j)
+      sum += y[query * kWidth + j] * y[(kTime + key) * kWidth + j];
+    return sum;
+  };
+  for (const Integer head : {0, 1})
+    for (Integer t = 1; t < kTime; ++t) {
+      EXPECT_NEAR(product(t, t - 1, head), product(1, 0, head), 1e-14);
+      EXPECT_NE(product(t, 0, head), product(0, 0, head));
+    }
+  EXPECT_TRUE(std::equal(row.begin(), row.end(), y.begin())) << "position 0 is not turned";
+}
+
+TEST_F(Layers, PositionsThatAreGivenReplaceTheUsualOnes) {
+  const TestField x = real_field("x", {2, 5, 12});
+  LayerHarness usual = harness(rotary_case(2, {x}));
+  usual.forward();
+  TestField positions{"positions", {2, 5}, DType::kI32, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}};
+  LayerHarness given = harness(rotary_case(2, {x, positions}));
+  given.forward();
+  EXPECT_EQ(given.value("n"), usual.value("n"));
+  given.set_field("positions", {0, 1, 2, 0, 1, 0, 1, 2, 3, 900});  // beyond the time: the table grows
+  given.forward();
+  const auto moved = given.value("n"), before = usual.value("n");
+  EXPECT_TRUE(std::equal(moved.begin() + 5 * 12, moved.end() - 12, before.begin() + 5 * 12));
+  EXPECT_FALSE(std::equal(moved.end() - 12, moved.end(), before.end() - 12));
+  given.set_field("positions", positions.values);
+  given.forward();
+  EXPECT_EQ(given.value("n"), usual.value("n")) << "a longer table has the same lines";
+  for (const auto& [bad, says] :
+       {std::pair{-1.0, "must lie in 0 ... 16777215, found -1"}, {16777216.0, "found 16777216"}}) {
+    given.set_field("positions", {0, 1, 2, 3, 4, 0, 1, 2, 3, bad});
+    try {
+      given.forward();
+      ADD_FAILURE() << "accepted position " << bad;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(says));
+    }
+  }
+}
+
+// What computes on the host or asks a family of its own works where the host cannot read tensors, too.
+TEST_F(Layers, OfDecodersGiveTheSameOnADeviceWithMemoryOfItsOwn) {
+  Bench apart("cuda_emulated", "auto", 1);
+  const auto exact = bench_.make_component<Precision>("fp64", ""),
+             same = apart.make_component<Precision>("fp64", "");
+  for (const LayerCase& c : layer_cases()) {
+    const std::string_view type = c.nodes.back().type;
+    if (type != "rotary" && type != "gate") continue;
+    LayerHarness here = harness_of(bench_, *exact, c), there = harness_of(apart, *same, c);
+    const double loss = here.forward();
+    EXPECT_NEAR(there.forward(), loss, 1e-12 * (1 + std::abs(loss))) << c.name;
+    here.backward(1.0, true);
+    there.backward(1.0, true);
+    const auto gradients = there.all_gradients();
+    for (const auto& [name, gradient] : here.all_gradients())
+      EXPECT_LT(relative_error(gradients.at(name), gradient), 1e-12) << c.name << " " << name;
+  }
+}
+
 LayerCase dropout_case(Integer batch) {
   return single("dropout", "dropout", {{"p", 0.3}},
                 {{"x", {batch, 50}, DType::kF64, std::vector<double>(50 * batch, 1.0)}});
@@ -351,6 +427,16 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {single("", "attention", {{"heads", Integer{2}}}, {x, x, x, real_field("y", {2, 5})}),
        "layer 'n': expected input 'documents' to be i32 [batch, time], found"},
       {single("", "dropout", {{"p", 1.5}}, {x}), "p"},
+      {single("", "rotary", {{"heads", Integer{2}}}, {x}),
+       "layer 'n': expected a width of 2 heads of an even width, found [2, 5, 6]: a rotation turns pairs of "
+       "elements; choose another number of heads or another width"},
+      {single("", "rotary", {{"heads", Integer{4}}}, {x}), "a width of 4 heads of an even width"},
+      {single("", "rotary", {}, {x}), "heads"},
+      {single("", "rotary", {{"heads", Integer{1}}, {"base", 0.5}}, {x}), "base"},
+      {single("", "rotary", {{"heads", Integer{1}}}, {x, id_field("positions", {2, 4}, 3)}),
+       "layer 'n': expected one position per row of x [2, 5, 6], found positions [2, 4]"},
+      {single("", "gate", {}, {x, y}), "equal shape, found [2, 5, 6] and [2, 5, 4]"},
+      {single("", "gate", {{"map", std::string("relu")}}, {x, x}), "map"},
       {single("", "gelu", {{"approximate", std::string("erf")}}, {x}), "approximate"},
       {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{3}}}, {x}),
        "layer 'n': expected input 'x' to be"},

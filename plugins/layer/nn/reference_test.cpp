@@ -1,5 +1,6 @@
-// Every layer against numbers that PyTorch computed (tests/reference/{layers,attention}.safetensors), in
-// float64 and float32, with the plain loops and with the fastest kernels.
+// Every layer against numbers that PyTorch computed
+// (tests/reference/{layers,sequence_layers,attention}.safetensors), in float64 and float32, with the plain
+// loops and with the fastest kernels.
 #include "cases.hpp"
 
 #include "reference/recorded.hpp"
@@ -16,6 +17,7 @@ struct RecordedCase {
   std::vector<const char*> inputs;
   std::vector<std::pair<const char*, const char*>> parameters = {};  ///< recorded name, member of the node
   double bound64 = 1e-12, bound32 = 2e-6;
+  const char* file = "layers";
 };
 std::ostream& operator<<(std::ostream& out, const RecordedCase& c) {
   return out << c.name;
@@ -115,11 +117,20 @@ std::vector<RecordedCase> recorded_cases() {
   return cases;
 }
 
-struct Setting {
-  const char *precision, *kernels;
-};
-constexpr Setting kSettings[] = {
-    {"fp64", "reference"}, {"fp64", "auto"}, {"fp32", "reference"}, {"fp32", "auto"}};
+/// Of sequence_layers.py.
+std::vector<RecordedCase> recorded_sequence_cases() {
+  using Integer = std::int64_t;
+  std::vector<RecordedCase> cases = {
+      {"rotary", "rotary", {{"heads", Integer{2}}}, {"x"}},
+      {"rotary_wide", "rotary", {{"heads", Integer{1}}, {"base", 500000.0}}, {"x"}},
+      {"rotary_positions", "rotary", {{"heads", Integer{3}}, {"base", 100.0}}, {"x", "positions"}},
+      {"gate_silu", "gate", {}, {"a", "b"}},
+      {"gate_gelu", "gate", {{"map", std::string("gelu")}}, {"a", "b"}},
+      {"gate_none", "gate", {{"map", std::string("none")}}, {"a", "b"}},
+  };
+  for (RecordedCase& c : cases) c.file = "sequence_layers";
+  return cases;
+}
 
 /// Cases of tests/reference/attention.safetensors with as many keys as queries and no hidden key.
 std::vector<RecordedCase> recorded_attention() {
@@ -142,25 +153,37 @@ std::vector<RecordedCase> recorded_attention() {
          "attention",
          {{"heads", row.heads}, {"kv_heads", row.kv_heads}, {"window", row.window}, {"scaled", row.scaled}},
          {"q", "k", "v"}});
+    cases.back().file = "attention";
     if (row.packed) cases.back().inputs.push_back("documents");
   }
   return cases;
 }
 
+bool holds_integers(std::string_view name) {
+  return name == "ids" || name == "targets" || name == "positions" || name == "documents" || name == "mask";
+}
+
+struct Setting {
+  const char *precision, *kernels;
+};
+constexpr Setting kSettings[] = {
+    {"fp64", "reference"}, {"fp64", "auto"}, {"fp32", "reference"}, {"fp32", "auto"}};
+
 class RecordedLayers : public ::testing::TestWithParam<RecordedCase> {
  protected:
-  explicit RecordedLayers(const char* file = "layers") : recorded_(file) {}
   TestField field(const std::string& tensor, const std::string& name) const {
-    const auto values = recorded_.values(tensor);
-    Shape shape = recorded_.shape(tensor);
-    const bool integers = name == "ids" || name == "targets" || name == "documents";
-    return {name, shape, integers ? DType::kI32 : DType::kF64, values};
+    return field(recorded_, tensor, name);
   }
-  void expect_recorded(const RecordedCase& c) const;
-  Recorded recorded_;
+  static TestField field(const Recorded& recorded, const std::string& tensor, const std::string& name) {
+    return {name, recorded.shape(tensor), holds_integers(name) ? DType::kI32 : DType::kF64,
+            recorded.values(tensor)};
+  }
+  Recorded recorded_{"layers"};
 };
 
-void RecordedLayers::expect_recorded(const RecordedCase& c) const {
+TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
+  const RecordedCase& c = GetParam();
+  const Recorded recorded(c.file);
   const std::string prefix = std::string(c.name) + ".";
   for (const Setting& setting : kSettings) {
     Bench bench("cpu", setting.kernels, 1);
@@ -170,50 +193,38 @@ void RecordedLayers::expect_recorded(const RecordedCase& c) const {
     std::vector<TestField> fields;
     for (const char* input : c.inputs) {
       node.inputs.emplace_back(input);
-      fields.push_back(field(prefix + input, input));
+      fields.push_back(field(recorded, prefix + input, input));
     }
-    fields.push_back(field(prefix + "d_y", "d_n"));
+    fields.push_back(field(recorded, prefix + "d_y", "d_n"));
     LayerHarness harness(
         {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
         {node}, {"n"}, fields);
     for (const auto& [name, member] : c.parameters) {
-      harness.set_parameter(std::string("n.") + member, recorded_.values(prefix + name));
+      harness.set_parameter(std::string("n.") + member, recorded.values(prefix + name));
     }
     harness.forward();
     harness.backward(1.0, true);
     const std::string where = std::string(setting.precision) + " " + setting.kernels + " ";
-    EXPECT_LT(relative_error(harness.value("n"), recorded_.values(prefix + "y")), bound) << where << "y";
+    EXPECT_LT(relative_error(harness.value("n"), recorded.values(prefix + "y")), bound) << where << "y";
     for (const char* input : c.inputs) {
-      if (!recorded_.has(prefix + "d_" + input)) continue;
-      EXPECT_LT(relative_error(harness.input_gradient(input), recorded_.values(prefix + "d_" + input)), bound)
+      if (!recorded.has(prefix + "d_" + input)) continue;
+      EXPECT_LT(relative_error(harness.input_gradient(input), recorded.values(prefix + "d_" + input)), bound)
           << where << "d_" << input;
     }
     for (const auto& [name, member] : c.parameters) {
-      EXPECT_LT(relative_error(harness.gradient(std::string("n.") + member),
-                               recorded_.values(prefix + "d_" + name)),
-                bound)
+      EXPECT_LT(
+          relative_error(harness.gradient(std::string("n.") + member), recorded.values(prefix + "d_" + name)),
+          bound)
           << where << "d_" << name;
     }
   }
 }
 
-TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
-  expect_recorded(GetParam());
-}
-
 INSTANTIATE_TEST_SUITE_P(Layers, RecordedLayers, ::testing::ValuesIn(recorded_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
-
-class RecordedAttention : public RecordedLayers {
- protected:
-  RecordedAttention() : RecordedLayers("attention") {}
-};
-
-TEST_P(RecordedAttention, GivesTheRecordedOutputsAndGradients) {
-  expect_recorded(GetParam());
-}
-
-INSTANTIATE_TEST_SUITE_P(Layers, RecordedAttention, ::testing::ValuesIn(recorded_attention()),
+INSTANTIATE_TEST_SUITE_P(Sequences, RecordedLayers, ::testing::ValuesIn(recorded_sequence_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Attention, RecordedLayers, ::testing::ValuesIn(recorded_attention()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 class RecordedLosses : public RecordedLayers {};
