@@ -34,10 +34,10 @@ TEST(DeviceItself, TakesTheNameOfItsKernelsBackAndNoOther) {
 
 TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   TestedDevice bench;
-  for (const char* id :
-       {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
-        FormulaOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
-        SparseAxisOps::kId, QuantOps::kId, MorOps::kId, MultiplyOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
+  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
+                         ReduceOps::kId, FormulaOps::kId, WindowOps::kId, NormalisationOps::kId,
+                         PartNormOps::kId, InteractionOps::kId, SparseAxisOps::kId, QuantOps::kId,
+                         MorOps::kId, MultiplyOps::kId, Fft::kId, BatchedComplexGemms::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

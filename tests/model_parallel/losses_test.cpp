@@ -32,6 +32,15 @@ struct LossCase {
     const std::vector<std::string> inputs{spread ? "x_part" : "x", spread ? "t_part" : "t"};
     if (spread) list = {sharding.node("x_part", "x"), sharding.node("t_part", "t")};
     if (rows) list.push_back({"accuracy", "accuracy", inputs, {}});
+    if (type == "head_log_probs") {
+      list.push_back({"log_probs", type, inputs, options});
+      list.push_back({"sum",
+                      "weighted_sum",
+                      {"log_probs", inputs[1]},
+                      {{"scale", -1.0}, {"metric", std::string("part")}}});
+      list.push_back({"loss", "add_losses", {"sum", "sum"}, {}});
+      return list;
+    }
     list.push_back({"loss", type, inputs, options});
     return list;
   }
@@ -39,15 +48,16 @@ struct LossCase {
 
 LossCase random_case(const std::vector<int>& mesh, Draw& draw) {
   LossCase c;
-  c.type = std::vector<std::string>{"mse", "softmax_cross_entropy", "head_cross_entropy"}[draw.integer(0, 2)];
+  c.type = std::vector<std::string>{"mse", "softmax_cross_entropy", "head_cross_entropy",
+                                    "head_log_probs"}[draw.integer(0, 3)];
   c.rows = c.type != "mse";
   const std::int64_t classes = draw.integer(2, 6);
   Numbers extents;
   for (int d = draw.small(1, 3); d > 0; --d) extents.push_back(draw.integer(1, 9));
   extents.push_back(draw.integer(classes, 7));  // of the head, too, which the accuracy beside it reads
   c.x = Shape(std::span<const std::int64_t>(extents));
-  if (c.rows) c.options.push_back({"label_smoothing", draw.coin() ? 0.0 : 0.2});
-  if (c.type == "head_cross_entropy")
+  if (c.rows && c.type != "head_log_probs") c.options.push_back({"label_smoothing", draw.coin() ? 0.0 : 0.2});
+  if (c.type.starts_with("head"))
     c.options.insert(c.options.end(),
                      {{"vocabulary", classes}, {"chunk_rows", draw.integer(0, 3)}, {"init_scale", 0.7}});
   // A stretch of targets that do not count is as long as several parts.
@@ -122,10 +132,10 @@ TEST_P(Losses, P13_SumsCountsAndGradientsOfPartsAreThoseOfOneRank) {
 
 // One rank has all samples, the others none; or all counted targets are on one rank.
 TEST(Losses, P13_ARankWithoutSamplesOrCountedTargetsAddsZero) {
-  for (const char* type : {"mse", "softmax_cross_entropy", "head_cross_entropy"}) {
+  for (const char* type : {"mse", "softmax_cross_entropy", "head_cross_entropy", "head_log_probs"}) {
     for (const Numbers& sizes : {Numbers{0, 0, 6}, Numbers{6, 0, 0}, Numbers{2, 0, 4}}) {
       LossCase c{type, {}, {6, 5}, std::string(type) != "mse", {}, {{0}, {0}, sizes}};
-      if (std::string(type) == "head_cross_entropy") c.options.push_back({"vocabulary", std::int64_t{3}});
+      if (c.type.starts_with("head")) c.options.push_back({"vocabulary", std::int64_t{3}});
       const double none = c.rows ? -1 : std::nan("");
       c.targets.assign(c.target_field().shape.elements(), none);
       std::fill(c.targets.begin(), c.targets.begin() + (c.rows ? 2 : 10), 1.0);

@@ -170,12 +170,14 @@ class Layer {
 };
 
 /// Offered by loss layers ("tenon.layer.loss/1"): output 0 is f64 [2] = {sum of losses, number of targets
-/// counted}; backward starts here with the gradient of sum x seed, where the core passes seed = loss_scale /
-/// samples of the slot.
+/// counted}; backward starts here with the gradient of sum x seed.
 class LossLayer {
  public:
   static constexpr const char* kId = "tenon.layer.loss/1";
   virtual ~LossLayer();
+  /// Called before each backward of the layer. The seed of the trained loss is loss_scale / targets of the
+  /// slot. That of a loss whose output another node reads is the gradient that this node gave to element 0 of
+  /// the output, the sum; a count has no gradient.
   virtual void set_seed(double seed) = 0;
   /// Metric name, "loss" for the trained objective; others are reported beside it.
   virtual std::string_view metric() const = 0;

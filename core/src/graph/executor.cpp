@@ -108,6 +108,18 @@ struct Executor::Impl {
     }
   }
 
+  /// Tells a loss that is part of another its seed: what the other's backward wrote for the sum. Waits for it
+  /// where the device computes asynchronously.
+  void seed_part(graph::Node& node) {
+    const TensorView gradient = base::at(build->values, node.outputs.at(0)).gradient;
+    double pair[2] = {0, 0};
+    if (!gradient.empty()) {
+      spec.device->copy(gradient, {pair, Shape{2}, DType::kF64, MemorySpace::kHost});
+      spec.device->synchronize();
+    }
+    node.loss->set_seed(pair[0]);
+  }
+
   /// Runs one pass of a node, as a span if an observer wants spans. Errors get their names from the layer's
   /// owner.
   template <typename Call>
@@ -280,6 +292,7 @@ void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double s
     if (!node.runs_backward) continue;
     impl.pass.node = &node;
     impl.begin_buffers(i, true);
+    if (node.loss != nullptr && static_cast<int>(i) != build.loss_node) impl.seed_part(node);
     impl.timed(i, true, [&] { node.layer->backward(impl.backward_context); });
     impl.finish_node(node, ready);
   }

@@ -387,7 +387,9 @@ class Builder {
       if (build_->nodes[i].loss == nullptr || build_->nodes[i].loss->metric() != "loss") continue;
       if (build_->loss_node >= 0) {
         fail_config(fmt::format(
-            "the model has two trained losses, '{}' and '{}'; give one of them another metric name",
+            "the model has two trained losses, '{}' and '{}'; add them by a node of type 'add_losses' and "
+            "give "
+            "each a metric name of its own, or give one of them another metric name to report it alone",
             base::at(build_->nodes, build_->loss_node).spec.name, build_->nodes[i].spec.name));
       }
       build_->loss_node = static_cast<int>(i);

@@ -84,4 +84,31 @@ inline LayerCase head_case(std::string name, const Shape& x, std::int64_t chunk_
           {real_field("x", x), std::move(targets)}};
 }
 
+/// Log-probabilities of the ids, which are the pulled value.
+inline LayerCase log_probs_case(std::string name, const Shape& x, std::int64_t chunk_rows, TestField ids) {
+  LayerCase c = head_case(std::move(name), x, chunk_rows, std::move(ids));
+  c.nodes[0].type = "head_log_probs";
+  c.pulled = {"n"};
+  return c;
+}
+
+/// Their sum over the ids that count, as a loss.
+inline LayerCase log_probs_loss_case(std::string name, const Shape& x, std::int64_t chunk_rows,
+                                     TestField ids) {
+  LayerCase c = log_probs_case(std::move(name), x, chunk_rows, std::move(ids));
+  c.nodes.push_back({"loss", "weighted_sum", {"n", "targets"}, {{"scale", -1.0}}});
+  c.pulled.clear();
+  return c;
+}
+
+/// The sum of a cross-entropy and a squared error of the same x.
+inline LayerCase two_losses_case(std::string name, std::vector<NamedOption> options) {
+  return {std::move(name),
+          {{"ce", "softmax_cross_entropy", {"x", "targets"}, {{"metric", std::string("ce")}}},
+           {"error", "mse", {"x", "t"}, {{"metric", std::string("error")}}},
+           {"n", "add_losses", {"ce", "error"}, std::move(options)}},
+          {},
+          {real_field("x", {6, 7}), real_field("t", {6, 7}), masked_targets({6}, 7)}};
+}
+
 }  // namespace tenon::testing

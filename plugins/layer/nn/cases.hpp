@@ -69,6 +69,19 @@ inline std::vector<LayerCase> layer_cases() {
   add(head_case("head_whole", {2, 4, 3}, 0, masked_targets({2, 4}, 11)));
   add(head_case("head_chunks", {2, 4, 3}, 3, masked_targets({2, 4}, 11)));  // 8 rows as 3 + 3 + 2
   add(head_case("head_rows", {7, 3}, 1, id_field("targets", {7}, 11)));
+  add(log_probs_case("log_probs_whole", {2, 4, 3}, 0, masked_targets({2, 4}, 11)));
+  add(log_probs_case("log_probs_chunks", {2, 4, 3}, 3, masked_targets({2, 4}, 11)));
+  add(log_probs_loss_case("log_probs_loss", {2, 4, 3}, 3, masked_targets({2, 4}, 11)));
+  const TestField values = real_field("values", {3, 5}), weights = real_field("weights", {3, 5});
+  add({"weighted_sum", {{"n", "weighted_sum", {"values"}, {}}}, {}, {values}});
+  add({"weighted_sum_masked",
+       {{"n", "weighted_sum", {"values", "weights", "targets"}, {{"scale", -1.5}}}},
+       {},
+       {values, weights, masked_targets({3, 5}, 7)}});
+  add(two_losses_case("add_losses", {{"weights", std::vector<double>{0.7, 1.9}}}));
+  LayerCase sums = two_losses_case("add_losses_twice", {{"metric", std::string("inner")}});
+  sums.nodes.push_back({"outer", "add_losses", {"n", "ce", "n"}, {}});
+  add(sums);
   LayerCase tied{
       "tied",
       {{"wte", "embedding", {"tokens"}, {{"rows", Integer{11}}, {"width", Integer{4}}, {"init_scale", 0.7}}},

@@ -188,4 +188,9 @@ void Accuracy::forward(ForwardContext& context) {
   sum_.write(static_cast<double>(right), static_cast<double>(counted), context.output(0));
 }
 
+void Accuracy::backward(BackwardContext& context) {
+  const GradientSink logits = context.input_gradient(0);
+  if (!logits.view.empty() && !logits.accumulate) elementwise_->fill(flat(logits.view), 0);
+}
+
 }  // namespace tenon::nn

@@ -132,7 +132,7 @@ class Mse final : public Layer, public LossLayer {
 };
 
 /// Layer `accuracy`: number of targets that are the greatest logit of their row (the first of equals). A
-/// metric beside the trained loss: it has no gradient.
+/// metric beside the trained loss: its gradient is zero.
 class Accuracy final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -150,7 +150,7 @@ class Accuracy final : public Layer, public LossLayer {
   explicit Accuracy(const Options& options) : metric_(options.text("metric")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
-  void backward(BackwardContext&) override {}
+  void backward(BackwardContext& context) override;
   void* query(std::string_view interface_id) override {
     return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
   }

@@ -205,6 +205,142 @@ TEST_F(Layers, PositionsThatAreGivenReplaceTheUsualOnes) {
   }
 }
 
+TEST_F(Layers, LogProbabilitiesAreThoseOfTheSoftmaxForAnyChunk) {
+  const auto exact = bench_.make_component<Precision>("fp64", "");
+  const TestField ids = masked_targets({3, 7}, 11);
+  for (const Integer rows : {Integer{0}, Integer{1}, Integer{4}, Integer{20}, Integer{21}}) {
+    LayerHarness head = harness_of(bench_, *exact, log_probs_case("log_probs", {3, 7, 5}, rows, ids));
+    const auto x = head.field("x"), w = head.parameter("n.weight");
+    head.forward();
+    const auto y = head.value("n");
+    for (std::size_t row = 0; row < y.size(); ++row) {
+      std::vector<double> logits(11, 0.0);
+      double total = 0;
+      for (std::size_t c = 0; c < 11; ++c) {
+        for (std::size_t k = 0; k < 5; ++k) logits[c] += x[row * 5 + k] * w[c * 5 + k];
+        total += std::exp(logits[c]);
+      }
+      const double id = ids.values[row];
+      const double expected = id < 0 ? 0 : logits[static_cast<std::size_t>(id)] - std::log(total);
+      EXPECT_NEAR(y[row], expected, 1e-12) << "row " << row << " in chunks of " << rows;
+      EXPECT_FALSE(id < 0 && std::signbit(y[row])) << "0, not -0";
+    }
+  }
+}
+
+TEST_F(Layers, MinusTheSumOfLogProbabilitiesIsTheCrossEntropy) {
+  const TestField targets = masked_targets({4, 16}, 11);
+  for (const char* type : {"fp64", "fp32", "bf16"}) {
+    const auto precision = bench_.make_component<Precision>(type, "");
+    const bool exact = precision->activations() == DType::kF64;
+    // A factor per row is rounded to float32, and with bfloat16 activations so is its product with the
+    // gradient.
+    const double bound = exact ? 1e-15 : precision->activations() == DType::kF32 ? 2e-6 : 0.02;
+    for (const Integer rows : {Integer{0}, Integer{7}, Integer{63}}) {
+      LayerHarness head = harness_of(bench_, *precision, head_case("head", {4, 16, 8}, rows, targets)),
+                   sum =
+                       harness_of(bench_, *precision, log_probs_loss_case("sum", {4, 16, 8}, rows, targets));
+      const double loss = head.forward();
+      EXPECT_NEAR(sum.forward(), loss, 2 * 0x1p-52 * loss) << type << " " << rows;
+      EXPECT_EQ(sum.executor().losses()[0].count, head.executor().losses()[0].count);
+      head.backward(0.37, true);
+      sum.backward(0.37, true);
+      for (const auto& [name, gradient] : head.all_gradients())
+        EXPECT_LT(relative_error(sum.all_gradients().at(name), gradient), bound) << type << " " << name;
+    }
+  }
+}
+
+TEST_F(Layers, WeightedSumsCountWhatTheMaskCounts) {
+  const double nan = std::nan("");
+  const TestField values{"values", {2, 3}, DType::kF64, {1, 2, nan, 4, 5, 6}},
+      weights{"weights", {2, 3}, DType::kF64, {3, -1, 1, nan, 0.5, 2}},
+      mask{"mask", {2, 3}, DType::kI32, {0, 7, -1, -5, 2, 0}};
+  for (const bool mask_first : {false, true}) {
+    LayerHarness sum =
+        harness({"sum",
+                 {{"n",
+                   "weighted_sum",
+                   {"values", mask_first ? "mask" : "weights", mask_first ? "weights" : "mask"},
+                   {{"scale", -2.0}}}},
+                 {},
+                 {values, weights, mask}});
+    EXPECT_EQ(sum.forward(), -2 * (3 - 2 + 2.5 + 12));
+    EXPECT_EQ(sum.executor().losses()[0].count, 4);
+    sum.backward(0.5, true);
+    EXPECT_EQ(sum.input_gradient("values"), (std::vector<double>{-3, 1, 0, 0, -0.5, -2}));
+    EXPECT_EQ(sum.input_gradient("weights"), (std::vector<double>{-1, -2, 0, 0, -5, -6}));
+  }
+  LayerHarness plain = harness({"plain", {{"n", "weighted_sum", {"weights"}, {}}}, {}, {weights}});
+  plain.set_field("weights", {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(plain.forward(), 21);
+  EXPECT_EQ(plain.executor().losses()[0].count, 6);
+}
+
+/// The gradient of the mean of a part of two_losses_case() alone with respect to x.
+std::vector<double> gradient_of_part(Bench& bench, Precision& precision, std::size_t part) {
+  LayerCase c = two_losses_case("part", {});
+  c.nodes = {c.nodes[part]};
+  c.nodes[0].options.clear();
+  LayerHarness alone = harness_of(bench, precision, c);
+  alone.forward();
+  alone.backward(1 / alone.executor().losses()[0].count, true);
+  return alone.input_gradient("x");
+}
+
+TEST_F(Layers, AddedLossesHaveTheSumOfTheirGradients) {
+  using Reals = std::vector<double>;
+  const auto exact = bench_.make_component<Precision>("fp64", "");
+  const Reals ce = gradient_of_part(bench_, *exact, 0), error = gradient_of_part(bench_, *exact, 1);
+  for (const bool balanced : {false, true})
+    for (const Reals& weights : {Reals{}, Reals{0.25, 3}, Reals{0, 1}, Reals{-1, 0}}) {
+      std::vector<NamedOption> options{{"balance", std::string(balanced ? "equal" : "none")}};
+      if (!weights.empty()) options.push_back({"weights", weights});
+      LayerHarness both = harness_of(bench_, *exact, two_losses_case("both", options));
+      const double sum = both.forward();
+      const auto losses = both.executor().losses();
+      ASSERT_EQ(losses.size(), 3u);
+      EXPECT_EQ(losses[0].metric, "ce");
+      EXPECT_EQ(losses[1].metric, "error");
+      EXPECT_EQ(losses[0].count, 4) << "of 6 targets";
+      EXPECT_EQ(losses[1].count, 42);
+      EXPECT_EQ(losses[2].count, 4) << "that of the first";
+      const double first = losses[0].sum / 4, second = losses[1].sum / 42;
+      const double a = weights.empty() ? 1 : weights[0], b = weights.empty() ? 1 : weights[1];
+      const double factor = balanced ? b * (first / second) : b;  // a constant
+      EXPECT_NEAR(sum / 4, a * first + factor * second,
+                  1e-14 * (std::abs(a * first) + std::abs(factor * second)));
+      both.backward(1.0 / 4, true);
+      Reals expected = ce;
+      for (std::size_t i = 0; i < ce.size(); ++i) expected[i] = a * ce[i] + factor * error[i];
+      EXPECT_LT(relative_error(both.input_gradient("x"), expected), 1e-14) << balanced;
+    }
+}
+
+TEST_F(Layers, PartsWithoutATargetAddNothing) {
+  for (const char* balance : {"none", "equal"}) {
+    LayerHarness both = harness(two_losses_case("both", {{"balance", std::string(balance)}}));
+    both.set_field("t", std::vector<double>(42, std::nan("")));
+    both.forward();
+    EXPECT_EQ(both.executor().losses()[2].sum, both.executor().losses()[0].sum) << balance;
+    both.set_field("targets", std::vector<double>(6, -1));
+    both.set_field("t", std::vector<double>(42, 0.5));
+    EXPECT_EQ(both.forward(), 0) << balance;
+    EXPECT_EQ(both.executor().losses()[2].count, 0) << "a mean over the first's targets has none";
+    both.backward(1.0, true);
+    EXPECT_THAT(both.input_gradient("x"), ::testing::Each(0.0)) << balance;
+  }
+}
+
+TEST_F(Layers, AMetricWithoutAGradientCanBeAdded) {
+  LayerCase c = two_losses_case("both", {});
+  c.nodes[1] = {"error", "accuracy", {"x", "targets"}, {}};
+  LayerHarness both = harness(c);
+  both.forward();
+  both.backward(1.0 / both.executor().losses()[2].count, true);
+  EXPECT_LT(relative_error(both.input_gradient("x"), gradient_of_part(bench_, *precision_, 0)), 1e-6);
+}
+
 // What computes on the host or asks a family of its own works where the host cannot read tensors, too.
 TEST_F(Layers, OfDecodersGiveTheSameOnADeviceWithMemoryOfItsOwn) {
   Bench apart("cuda_emulated", "auto", 1);
@@ -212,7 +348,9 @@ TEST_F(Layers, OfDecodersGiveTheSameOnADeviceWithMemoryOfItsOwn) {
              same = apart.make_component<Precision>("fp64", "");
   for (const LayerCase& c : layer_cases()) {
     const std::string_view type = c.nodes.back().type;
-    if (type != "rotary" && type != "gate") continue;
+    if (type != "rotary" && type != "gate" && type != "head_log_probs" && type != "weighted_sum" &&
+        type != "add_losses")
+      continue;
     LayerHarness here = harness_of(bench_, *exact, c), there = harness_of(apart, *same, c);
     const double loss = here.forward();
     EXPECT_NEAR(there.forward(), loss, 1e-12 * (1 + std::abs(loss))) << c.name;
@@ -461,6 +599,29 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {{"", {{"n", "softmax_cross_entropy", {"x", "ids"}, {}}}, {}, {real_field("x", {2, 4, 6}), ids}},
        "one target per row"},
       {{"", {{"n", "head_cross_entropy", {"x", "ids"}, {}}}, {}, {x, ids}}, "vocabulary"},
+      {{"", {{"n", "head_log_probs", {"x", "ids"}, {}}}, {}, {x, ids}}, "vocabulary"},
+      {single("", "head_log_probs", {{"vocabulary", Integer{3}}}, {real_field("x", {2, 4, 6}), ids}),
+       "one target per row of x [2, 4, 6], found targets [2, 5]"},
+      {{"", {{"n", "weighted_sum", {"x", "ids"}, {}}}, {}, {x, ids}},
+       "layer 'n': expected the mask like the values, one for each, found values [2, 5, 6] and [2, 5]"},
+      {{"", {{"n", "weighted_sum", {"x", "y"}, {}}}, {}, {x, y}},
+       "expected the weights like the values, one for each, found values [2, 5, 6] and [2, 5, 4]"},
+      {{"", {{"n", "weighted_sum", {"ids", "ids"}, {}}}, {}, {ids}}, "expected input 'values' to be"},
+      {{"", {{"n", "weighted_sum", {"x", "x", "x"}, {}}}, {}, {x}},
+       "layer 'n': inputs 1 and 2 are both real; expected one mask (i32) and one tensor of weights (real) at "
+       "most"},
+      {two_losses_case("", {{"weights", std::vector<double>{1}}}),
+       "layer 'n': option 'weights' has 1 numbers for 2 losses; expected one for each"},
+      {two_losses_case("", {{"balance", std::string("all")}}), "balance"},
+      {{"", {{"n", "add_losses", {"x"}, {}}}, {}, {x}}, "layer 'n': expected input 'losses' to be f64 [2]"},
+      {two_losses_case("", {{"metric", std::string("sum")}}), "the model has no loss"},
+      {{"",
+        {{"a", "mse", {"x", "x"}, {}}, {"b", "mse", {"x", "x"}, {}}, {"n", "add_losses", {"a", "b"}, {}}},
+        {},
+        {x}},
+       "the model has two trained losses, 'a' and 'b'; add them by a node of type 'add_losses' and give each "
+       "a "
+       "metric name of its own, or give one of them another metric name to report it alone"},
   };
   for (const auto& [c, says] : cases) {
     try {

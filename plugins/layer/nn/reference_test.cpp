@@ -117,7 +117,7 @@ std::vector<RecordedCase> recorded_cases() {
   return cases;
 }
 
-/// Of sequence_layers.py.
+/// The cases of sequence_layers.py.
 std::vector<RecordedCase> recorded_sequence_cases() {
   using Integer = std::int64_t;
   std::vector<RecordedCase> cases = {
@@ -127,6 +127,11 @@ std::vector<RecordedCase> recorded_sequence_cases() {
       {"gate_silu", "gate", {}, {"a", "b"}},
       {"gate_gelu", "gate", {{"map", std::string("gelu")}}, {"a", "b"}},
       {"gate_none", "gate", {{"map", std::string("none")}}, {"a", "b"}},
+      {"head_log_probs",
+       "head_log_probs",
+       {{"vocabulary", Integer{11}}, {"chunk_rows", Integer{4}}},
+       {"x", "ids"},
+       {{"w", "weight"}}},
   };
   for (RecordedCase& c : cases) c.file = "sequence_layers";
   return cases;
@@ -278,6 +283,54 @@ TEST_F(RecordedLosses, GiveTheRecordedSquaredError) {
           bound);
     }
   }
+}
+
+TEST_F(RecordedLosses, OfSequencesGiveTheRecordedMeanAndGradients) {
+  const Recorded recorded("sequence_layers");
+  using Reals = std::vector<double>;
+  const auto part = [](const char* name, const char* type, const char* target) {
+    return NodeSpec{name, type, {"logits", target}, {{"metric", std::string(name)}}};
+  };
+  const struct {
+    std::string name;
+    std::vector<NodeSpec> nodes;
+    std::vector<const char*> fields;
+  } cases[] = {
+      {"weighted_sum",
+       {{"n", "weighted_sum", {"values", "mask", "weights"}, {{"scale", -1.5}}}},
+       {"values", "weights", "mask"}},
+      {"weighted_sum_all", {{"n", "weighted_sum", {"values"}, {}}}, {"values"}},
+      {"add_losses",
+       {part("ce", "softmax_cross_entropy", "targets"),
+        part("error", "mse", "t"),
+        {"n", "add_losses", {"ce", "error"}, {{"weights", Reals{0.7, 1.9}}}}},
+       {"logits", "targets", "t"}},
+      {"add_losses_equal",
+       {part("ce", "softmax_cross_entropy", "targets"),
+        part("error", "mse", "t"),
+        {"n", "add_losses", {"ce", "error"}, {{"balance", std::string("equal")}}}},
+       {"logits", "targets", "t"}},
+  };
+  for (const auto& c : cases)
+    for (const Setting& setting : kSettings) {
+      Bench bench("cpu", setting.kernels, 1);
+      const auto precision = bench.make_component<Precision>(setting.precision, "");
+      const double bound = precision->activations() == DType::kF64 ? 1e-12 : 2e-6;
+      std::vector<TestField> fields;
+      for (const char* name : c.fields) fields.push_back(field(recorded, c.name + "." + name, name));
+      LayerHarness harness(
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          c.nodes, {}, fields);
+      const double sum = harness.forward(), count = harness.executor().losses().back().count;
+      harness.backward(1.0 / count, true);
+      const double expected = recorded.values(c.name + ".loss")[0];
+      EXPECT_NEAR(sum / count, expected, bound * std::abs(expected)) << c.name;
+      for (const char* name : c.fields) {
+        if (!recorded.has(c.name + ".d_" + name)) continue;
+        EXPECT_LT(relative_error(harness.input_gradient(name), recorded.values(c.name + ".d_" + name)), bound)
+            << c.name << " " << name;
+      }
+    }
 }
 
 TEST_F(RecordedLosses, LeaveOutTargetsThatAreNoNumbers) {
