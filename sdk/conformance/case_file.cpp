@@ -50,14 +50,14 @@ Input read_input(const Value& table) {
   const auto resolved = resolve(table, "[[case]] inputs", kInput, {});
   const Options& options = *resolved.options;
   const std::string_view dtype = options.text("dtype");
-  if (dtype != "real" && dtype != "i32") {
-    fail_config(fmt::format("{}: dtype of an input is \"real\" or \"i32\", found \"{}\"", table.origin.text(),
-                            dtype));
+  if (dtype != "real" && dtype != "i32" && dtype != "loss") {
+    fail_config(fmt::format("{}: dtype of an input is \"real\", \"i32\" or \"loss\", found \"{}\"",
+                            table.origin.text(), dtype));
   }
   const auto shape = options.integers("shape");
   if (shape.empty())
     fail_config(fmt::format("{}: the shape of an input begins with the batch", table.origin.text()));
-  return {{shape.begin(), shape.end()}, dtype == "real", options.integer("below")};
+  return {{shape.begin(), shape.end()}, dtype != "i32", options.integer("below"), dtype == "loss"};
 }
 
 Case read_case(const Value& table) {

@@ -28,11 +28,12 @@
 
 namespace tenon::conformance {
 
-/// An input of a layer: normal numbers, or whole numbers in [0, below).
+/// An input of a layer: normal numbers, whole numbers in [0, below), or the output of a loss of real numbers.
 struct Input {
   std::vector<std::int64_t> shape;
   bool real = true;  ///< in the dtype of the activations; else i32
   std::int64_t below = 2;
+  bool loss = false;  ///< a loss node reads the numbers, and the layer reads the node
 };
 
 struct Case {

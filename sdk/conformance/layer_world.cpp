@@ -1,5 +1,7 @@
 #include "layer_world.hpp"
 
+#include "absorb.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,6 +43,12 @@ struct CopyOwner final : LayerOwner {
   Copy copy;
 };
 
+struct PartOwner final : LayerOwner {
+  explicit PartOwner(std::string_view node) : part(node) {}
+  Layer& layer() override { return part; }
+  Absorb part;
+};
+
 struct SubjectOwner final : LayerOwner {
   SubjectOwner(testing::Made<Layer> layer, const tenon_port_v1* const* declared)
       : made(std::move(layer)), declared_ports(declared) {}
@@ -66,6 +74,7 @@ class LayerWorld::Factory final : public LayerFactory {
   explicit Factory(Subject& subject) : subject_(subject) {}
   std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
     if (node.type == "copy") return std::make_unique<CopyOwner>();
+    if (node.type == "part") return std::make_unique<PartOwner>(node.name);
     if (node.name == "subject") {
       return std::make_unique<SubjectOwner>(
           subject_.make<Layer>(),
@@ -151,9 +160,14 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
     node.inputs.push_back(field(i));
     if (!input.real) continue;
     real_fields.push_back(field(i));
-    if (!how.surrounded) continue;
-    nodes.push_back({"before_" + field(i), "copy", {field(i)}, {}});
-    node.inputs.back() = nodes.back().name;
+    if (how.surrounded) {
+      nodes.push_back({"before_" + field(i), "copy", {field(i)}, {}});
+      node.inputs.back() = nodes.back().name;
+    }
+    if (input.loss) {
+      nodes.push_back({"loss_of_" + field(i), "part", {node.inputs.back()}, {}});
+      node.inputs.back() = nodes.back().name;
+    }
   }
   nodes.push_back(node);
   if (ending_ == Ending::kPulled) pulled = outputs;

@@ -108,13 +108,26 @@ Value layer_data(const std::vector<Input>& inputs) {
 /// is of its inputs.
 enum class Ending { kAbsorbed, kOwn, kBeside };
 
-Value::Array layer_nodes(const std::string& type, const Value& options, std::size_t inputs, Ending ending) {
+Value::Array layer_nodes(const std::string& type, const Value& options, const std::vector<Input>& inputs,
+                         Ending ending) {
   Value node = with_type(options, type);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("in{}", i));
+  Value::Array nodes;
+  std::vector<std::string> names, read;
+  for (const Input& input : inputs) {
+    names.push_back(fmt::format("in{}", names.size()));
+    read.push_back(names.back());
+    if (!input.loss) continue;
+    read.back() = "loss_of_" + names.back();
+    Value part;
+    part.set("name", Value(read.back()), {});
+    part.set("type", Value(std::string("conformance_absorb")), {});
+    part.set("inputs", texts({names.back()}), {});
+    part.set("metric", Value(read.back()), {});
+    nodes.push_back(part);
+  }
   node.set("name", Value(std::string("subject")), {});
-  node.set("inputs", texts(names), {});
-  Value::Array nodes{node};
+  node.set("inputs", texts(read), {});
+  nodes.push_back(node);
   if (ending == Ending::kOwn) return nodes;
   Value loss;
   loss.set("name", Value(std::string("loss")), {});
@@ -204,8 +217,7 @@ Config Subject::run_config(const RunRequest& request) {
     for (const std::vector<Input>& inputs : inputs_to_try()) {
       for (const Ending ending : {Ending::kOwn, Ending::kAbsorbed, Ending::kBeside}) {
         root.set("data", layer_data(inputs), {});
-        root.find("model")->set("layer",
-                                Value(layer_nodes(type(), spec_.given.options, inputs.size(), ending)), {});
+        root.find("model")->set("layer", Value(layer_nodes(type(), spec_.given.options, inputs, ending)), {});
         if (fits(root)) return reparse(root, sets);
       }
     }
