@@ -164,7 +164,11 @@ std::string ResolvedOptions::place_of(std::string_view message) const {
     }
     if (first == nullptr) continue;
     for (const Section& section : first->sections) {
-      if (message.find(section.first) == std::string_view::npos) continue;
+      // Tables are called 0, 1, ..., which may be any number of the message: they follow the option's name.
+      const bool numbered = first->type == TENON_OPTION_TABLES;
+      const std::string called =
+          numbered ? fmt::format("{}' {} ", first->name, section.first) : std::string(section.first);
+      if (message.find(called) == std::string_view::npos) continue;
       if (std::string inner = section.second->place_of(message); !inner.empty()) return inner;
     }
     return first->origin.text();
