@@ -57,6 +57,7 @@ inline std::vector<LayerCase> image_cases() {
   add(single("batch_norm_rows", "batch_norm", {{"eps", 0.5}}, {real_field("x", {5, 7})}));
   add(single("rms_norm", "rms_norm", {}, {real_field("x", {3, 5, 7})}));
   add(single("rms_norm_eps", "rms_norm", {{"eps", 0.5}}, {real_field("x", {5, 7})}));
+  add(single("rms_norm_columns", "rms_norm", {{"columns", std::int64_t{3}}}, {real_field("x", {2, 5, 6})}));
   add(single("silu", "silu", {}, {real_field("x", {3, 5, 7})}));
   add(single("squared_relu", "squared_relu", {}, {off_zero(real_field("x", {3, 5, 7}))}));
   add(single("flatten_image", "flatten", {}, {real_field("x", image)}));

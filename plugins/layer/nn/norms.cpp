@@ -266,16 +266,28 @@ void RmsNorm::infer(InferContext& context) {
   const Shape x = context.input(0).shape;
   const Layout layout = expect_parts(context, 0);
   const int last = x.rank() - 1;
-  const ParameterSpec gain = vector_along(context, "weight", layout, last, Initializer::kOne);
+  if (columns_ > 0 && sharding_of(layout, last) != nullptr)
+    refuse(context, "option 'columns' needs whole columns on every rank, and they are sharded: " +
+                        layout_text(layout));
+  if (columns_ > 0 && x[last] % columns_ != 0)
+    refuse(context, fmt::format("expected a width that is a multiple of option 'columns' {}, found {}",
+                                columns_, x.text()));
+  const ParameterSpec gain = columns_ > 0 ? vector_parameter(context, "weight", columns_, Initializer::kOne)
+                                          : vector_along(context, "weight", layout, last, Initializer::kOne);
   gain_ = context.parameter(gain);
   gain_sum_ = GradientSum(context, gain, layout);
   ops_ = &context.device().family<NormalisationOps>();
   elementwise_ = &context.device().family<Elementwise>();
-  rstd_ = context.saved({{rows_of(x)}, statistics(context.activations())});
+  const std::int64_t normalised = columns_ > 0 ? x.elements() / columns_ : rows_of(x);
+  rstd_ = context.saved({{normalised}, statistics(context.activations())});
   if (const NormSets sets{0, last}; lie_apart(layout, sets))
     parts_.emplace(context, layout, sets, PartNormSpec{.eps = eps_, .gain_per_set = false}, false);
   context.keep_input(0);
   context.output({x, context.activations(), layout});
+}
+
+TensorView RmsNorm::rows(TensorView view) const {
+  return columns_ > 0 ? view.reshaped({view.elements() / columns_, columns_}) : matrix(view);
 }
 
 void RmsNorm::forward(ForwardContext& context) {
@@ -283,7 +295,7 @@ void RmsNorm::forward(ForwardContext& context) {
   if (parts_) {
     parts_->forward(context, {.gain = gain, .rstd = rstd});
   } else if (!context.input(0).empty()) {
-    ops_->rms_norm(matrix(context.input(0)), gain, eps_, matrix(context.output(0)), rstd);
+    ops_->rms_norm(rows(context.input(0)), gain, eps_, rows(context.output(0)), rstd);
   }
 }
 
@@ -293,8 +305,8 @@ void RmsNorm::backward(BackwardContext& context) {
   if (context.input(0).empty()) {
     gain_sum_.clear(*elementwise_, dgain);
   } else {
-    ops_->rms_norm_backward(matrix(context.input(0)), gain, rstd, matrix(context.output_gradient(0)),
-                            parts_ || dx.view.empty() ? TensorView{} : matrix(dx.view), dx.accumulate,
+    ops_->rms_norm_backward(rows(context.input(0)), gain, rstd, rows(context.output_gradient(0)),
+                            parts_ || dx.view.empty() ? TensorView{} : rows(dx.view), dx.accumulate,
                             dgain.view, gain_sum_.adds(dgain));
   }
   if (parts_) parts_->backward(context, {.gain = gain, .rstd = rstd});

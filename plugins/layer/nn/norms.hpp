@@ -135,11 +135,15 @@ class LayerNorm final : public Layer {
 };
 
 /// Layer `rms_norm`: divides the last dimension by its root mean square and applies a learned gain (Zhang,
-/// Sennrich 2019). Over a mesh rows may be sharded, and columns too, which then shard the gain.
+/// Sennrich 2019). Over a mesh rows may be sharded, and columns too, which then shard the gain. With
+/// `columns` it does so to each group of columns, e.g. each head; then they are whole on every rank.
 class RmsNorm final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("eps", "1e-6").at_least(0).doc_text("added to the mean square"),
+      option::integer("columns", nullptr)
+          .between(1, 2147483647)
+          .doc_text("columns that are normalised together, with one gain for all such groups; absent: all"),
   };
   static constexpr PortSpec kPorts[] = {port::input("x", "[..., width]").of("activations"),
                                         port::output("y", "[..., width]").of("activations")};
@@ -148,14 +152,19 @@ class RmsNorm final : public Layer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  explicit RmsNorm(const Options& options) : eps_(options.real("eps")) {}
+  explicit RmsNorm(const Options& options)
+      : eps_(options.real("eps")), columns_(options.has("columns") ? options.integer("columns") : 0) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
+  /// A row of the result is what is normalised together.
+  TensorView rows(TensorView view) const;
+
   double eps_;
+  std::int64_t columns_;  ///< of a group; 0: all columns
   NormalisationOps* ops_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   std::optional<NormParts> parts_;  ///< where a row is on several ranks

@@ -564,6 +564,8 @@ TEST_F(Layers, RefuseWhatCannotWork) {
        "layer 'n': expected documents of [2, 5], a number per position of q [2, 5, 6], found [2, 6]"},
       {single("", "attention", {{"heads", Integer{2}}}, {x, x, x, real_field("y", {2, 5})}),
        "layer 'n': expected input 'documents' to be i32 [batch, time], found"},
+      {single("", "rms_norm", {{"columns", Integer{4}}}, {x}),
+       "layer 'n': expected a width that is a multiple of option 'columns' 4, found [2, 5, 6]"},
       {single("", "dropout", {{"p", 1.5}}, {x}), "p"},
       {single("", "rotary", {{"heads", Integer{2}}}, {x}),
        "layer 'n': expected a width of 2 heads of an even width, found [2, 5, 6]: a rotation turns pairs of "
