@@ -65,6 +65,24 @@ type = "adamw"
 lr = 1e-2
 )",
      0, 0, 6},
+    {"decoder", R"(
+[data]
+type = "text"
+path = "data/text/tinyshakespeare.txt"
+context = 16
+batch = 4
+[model]
+type = "decoder"
+pattern = "*-"
+width = 16
+heads = 2
+kv_heads = 1
+hidden = 32
+[optimizer]
+type = "adamw"
+lr = 1e-2
+)",
+     0, 0, 7},
     {"mlp", R"(
 [data]
 type = "mnist"

@@ -108,6 +108,18 @@ Network gpt(Integer width) {
           {{"vocabulary", vocabulary}}};
 }
 
+Network decoder(Integer width) {
+  const Integer batch = 3, time = 7, vocabulary = 13;
+  return {"decoder_" + text(width),
+          model("decoder",
+                "pattern = \"*-*\"\nheads = 4\nkv_heads = 2\nhead_width = 6\nqk_norm = true\nwindow = 3\n"
+                "width = " +
+                    text(width) + "\nhidden = " + text(width + 2)),
+          {{"tokens", {batch, time}, DType::kI32, integers(batch * time, 13, "tokens")},
+           {"targets", {batch, time}, DType::kI32, integers(batch * time, 13, "targets")}},
+          {{"vocabulary", vocabulary}}};
+}
+
 Network dlrm(Integer width) {
   const Integer batch = 5;
   return {"dlrm_" + text(width),
@@ -152,6 +164,7 @@ std::vector<Network> networks() {
       if (size < 20) chosen.push_back(fno(width, size));
     }
     chosen.push_back(gpt(width));
+    chosen.push_back(decoder(width));
     chosen.push_back(dlrm(width));
     chosen.push_back(mlp(width));
   }
