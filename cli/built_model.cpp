@@ -16,6 +16,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <variant>
 
 namespace tenon::cli {
 namespace {
@@ -126,6 +130,115 @@ ModelGraph read_model_graph(Registry& registry, config::CheckedRun& checked) {
   facts.model = checked.component("model")->type;
   if (const auto* precision = checked.component("precision")) facts.precision = precision->type;
   return facts;
+}
+
+namespace {
+
+/// The configuration for shapes. With the context in [model], where only [data] has it: rows of learned
+/// positions then do not depend on the one token per sample for which the graph is inferred. On the device
+/// that is in every build: layers ask it for operators, and no tensor is made on it.
+Config config_of_shapes(const Config& config, Registry& registry) {
+  Value root = config.root();
+  const Origin origin{"tenon check --shapes", 0, 0};
+  Value device;
+  device.set("type", Value(std::string("cpu")), origin);
+  root.set("device", std::move(device), origin);
+  const Value* type = config.find("model.type");
+  const Value* context = config.find("data.context");
+  if (type != nullptr && type->is_text() && context != nullptr && config.find("model.context") == nullptr) {
+    for (const tenon_option_v1* option : registry.describe(Model::kKind, type->text()).options) {
+      if (std::string_view(option->name) == "context")
+        root.find("model")->set("context", *context, context->origin);
+    }
+  }
+  return config.with_root(std::move(root));
+}
+
+std::int64_t integer_option(const NodeSpec& node, std::string_view name) {
+  for (const NamedOption& option : node.options)
+    if (option.name == name) return std::get<std::int64_t>(option.value);
+  return 0;
+}
+
+/// What nodes of one token per sample say of a context.
+void add_node(report::ModelShapes& shapes, const graph::Build& build, const graph::Node& node,
+              std::vector<bool>& counted, std::set<std::pair<std::string, std::string>>& layers) {
+  const std::string name = report::part_of_node(node.spec.name);
+  auto part = std::ranges::find(shapes.parts, name, &report::ModelShapes::Part::name);
+  if (part == shapes.parts.end()) part = shapes.parts.insert(part, {.name = name});
+  if (layers.emplace(name, report::layer_of_node(node.spec.name)).second) ++part->layers;
+  for (const int p : node.parameters) {
+    if (counted[p]) continue;
+    counted[p] = true;
+    const ParameterSpec& spec = build.declared[p].spec;
+    part->parameters += spec.shape.elements();
+    if (spec.trainable && spec.role != Role::kBuffer) shapes.trained += spec.shape.elements();
+  }
+  for (const auto& site : node.sites) {
+    const SiteSpec& product = site->declared;
+    part->flops += 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n * product.k);
+  }
+  if (node.spec.type != "attention") return;
+  const std::int64_t window = integer_option(node.spec, "window");
+  const auto input = [&](int i) -> const ValueSpec& {
+    return base::at(build.values, node.inputs[i].value).spec;
+  };
+  const std::int64_t bytes =
+      dtype_bytes(input(1).dtype, input(1).shape.elements() + input(2).shape.elements());
+  part->cache_bytes += bytes;
+  part->context_cache_bytes += bytes * (window > 0 ? std::min(window, shapes.context) : shapes.context);
+  // q k^T, and its softmax times v.
+  part->flops +=
+      4.0 * static_cast<double>(input(0).shape.elements()) * report::mean_keys(shapes.context, window);
+}
+
+}  // namespace
+
+report::ModelShapes model_shapes(Registry& registry, const Config& written) {
+  const Config config = config_of_shapes(written, registry);
+  config::CheckedRun checked = config::check_model(config, registry);
+  const auto required = [&](const char* key, const char* meaning) {
+    const Value* found = config.find(key);
+    if (found != nullptr) return found->integer();
+    fail_config(fmt::format("tenon check --shapes does not read the data, so it needs {}, {}", key, meaning));
+  };
+  report::ModelShapes shapes;
+  shapes.context = required("model.context", "the tokens of a sample");
+  required("model.vocabulary", "the number of tokens that there are");
+  OfflineHost host;
+  const auto make = [&]<typename Interface>(config::CheckedComponent& found) {
+    registry.create_inner(*found.options, host);
+    return train::NamedComponent<Interface>(registry.create<Interface>(found.type, *found.options, host));
+  };
+  config::CheckedComponent& chosen = *checked.component("model");
+  const train::NamedComponent<Model> model = make.operator()<Model>(chosen);
+  train::NamedComponent<Precision> policy;
+  if (auto* precision = checked.component("precision")) policy = make.operator()<Precision>(*precision);
+  const std::unique_ptr<Precision> plain = train::make_plain_precision();
+  const train::NamedComponent<Device> device = make.operator()<Device>(*checked.component("device"));
+  device->open({0, 1, "reference"});
+  const std::unique_ptr<LayerFactory> layers = make_registry_layers(registry, host);
+  host.set_layers(layers.get());
+  train::NodePlaces places;
+  host.set_places(&places);
+  // One token: parameters do not depend on the time, and products are then per token.
+  DataInfo data;
+  data.fields = {{"tokens", DType::kI32, {1}}, {"targets", DType::kI32, {1}}};
+  const GraphSpec graph =
+      train::edit_graph([&] { return model->build(data); }, data, checked.model_edits, &places);
+  ExecutorSpec spec;
+  spec.layers = layers.get();
+  spec.device = device.get();
+  spec.host = &host;
+  spec.precision = policy ? policy.get() : plain.get();
+  const std::unique_ptr<graph::Build> build = graph::infer_graph(spec, graph, data);
+  shapes.model = chosen.type;
+  shapes.activations = dtype_name(spec.precision->activations());
+  std::vector<bool> counted(build->declared.size(), false);
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const graph::Node& node : build->nodes) add_node(shapes, *build, node, counted, seen);
+  std::erase_if(shapes.parts, [](const auto& part) { return part.parameters == 0 && part.flops == 0; });
+  return shapes;
 }
 
 ab::ModelSize model_size(const Config& config) {

@@ -1,4 +1,6 @@
-// tenon check: resolve and validate a configuration, build the run, print its memory plan; no training.
+// tenon check: resolve and validate a configuration, build the run, print its memory plan; no training. With
+// --shapes: totals of the model alone, of which nothing is built.
+#include "built_model.hpp"
 #include "command_line.hpp"
 
 #include "base/json_writer.hpp"
@@ -115,6 +117,23 @@ void declare_check(po::options_description& options) {
       "change of type dropped");
   options.add_options()("json", "print facts and the resolved configuration as JSON");
   options.add_options()("print", "print the resolved configuration, every value with its origin");
+  options.add_options()(
+      "shapes",
+      "parameters, bytes of keys and values and FLOPs per token of a language model by its shapes; "
+      "reads [model] alone and allocates nothing");
+}
+
+/// Totals of [model], however large: the file need not be a whole run.
+int print_shapes(Runtime& runtime, const Parsed& parsed, const std::string& path, const Config& config) {
+  if (parsed.values.count("explain") > 0 || parsed.values.count("print") > 0)
+    fail_config("tenon check: --shapes goes with --json alone; leave --explain and --print out");
+  const report::ModelShapes shapes = model_shapes(runtime.registry(), config);
+  if (parsed.values.count("json") > 0) {
+    std::cout << report::shapes_json(shapes);
+  } else {
+    std::cout << path << ": ok\n" << report::shapes_text(shapes);
+  }
+  return 0;
 }
 
 int run_check(const std::vector<std::string>& arguments) {
@@ -136,6 +155,7 @@ int run_check(const std::vector<std::string>& arguments) {
     return 0;
   }
   const Config config = load_run(runtime, path, sets);
+  if (parsed.values.count("shapes") > 0) return print_shapes(runtime, parsed, path, config);
   if (config.find("stage") != nullptr) return check_stages(runtime, config, path, parsed.values);
   std::vector<std::string> facts;
   const std::string processes = process_transport(config);

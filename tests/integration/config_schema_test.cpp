@@ -117,12 +117,13 @@ std::vector<fs::path> shipped(const std::string& folder) {
 }
 
 TEST(ConfigSchema, AcceptsEveryShippedFile) {
-  const std::pair<const char*, std::vector<const char*>> kinds[] = {{"run", {"base", "presets", "reproduce"}},
-                                                                    {"experiment", {"experiments"}},
-                                                                    {"study", {"studies"}},
-                                                                    {"simulate", {"simulate"}},
-                                                                    {"power", {"power"}},
-                                                                    {"transform", {"transform"}}};
+  const std::pair<const char*, std::vector<const char*>> kinds[] = {
+      {"run", {"base", "presets", "reproduce", "shapes"}},
+      {"experiment", {"experiments"}},
+      {"study", {"studies"}},
+      {"simulate", {"simulate"}},
+      {"power", {"power"}},
+      {"transform", {"transform"}}};
   std::size_t files = 0;
   for (const auto& [name, folders] : kinds) {
     FileSchema schema(name);

@@ -486,12 +486,23 @@ class RunChecker {
       if (const Member* member = member_of(table)) keep(table, member->value, member->origin);
     }
     check_world();
+    return finish();
+  }
+
+  CheckedRun model() {
+    for (const ComponentSection& section : component_sections())
+      if (section.table == "model" || section.table == "precision" || section.table == "device")
+        check_section(section);
+    return finish();
+  }
+
+ private:
+  CheckedRun finish() {
     throw_problems(problems_);
     out_.resolved = config_.with_root(std::move(root_));
     return std::move(out_);
   }
 
- private:
   const Member* member_of(std::string_view table) const { return config_.root().find_member(table); }
 
   void problem(const Origin& origin, const std::string& text) { problems_.push_back(place(origin) + text); }
@@ -771,6 +782,10 @@ CheckedComponent* find_component(std::span<CheckedComponent> components, std::st
 CheckedRun check_run(const Config& config, const ComponentCatalog& catalog,
                      std::span<const std::string> extra_tables) {
   return RunChecker(config, catalog, extra_tables).run();
+}
+
+CheckedRun check_model(const Config& config, const ComponentCatalog& catalog) {
+  return RunChecker(config, catalog, {}).model();
 }
 
 std::vector<std::string> plugin_paths(const Config& config) {

@@ -258,6 +258,10 @@ struct CheckedRun {
 CheckedRun check_run(const Config& config, const ComponentCatalog& catalog,
                      std::span<const std::string> extra_tables);
 
+/// Validates [model], [precision] and [device] alone, as check_run does, and reads no other table: for what a
+/// model is apart from a run. The result has these components and the model's edits.
+CheckedRun check_model(const Config& config, const ComponentCatalog& catalog);
+
 /// Whether runs/NAME is a folder below runs/: one name, or several joined by '/', none of them empty, ".",
 /// ".." or "latest" (the link to a run's newest attempt), or with control characters.
 bool is_safe_name(std::string_view name);

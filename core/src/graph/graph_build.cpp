@@ -252,6 +252,14 @@ class Builder {
     return std::move(build_);
   }
 
+  std::unique_ptr<Build> infer(const GraphSpec& graph) {
+    allocates_ = false;
+    build_->nodes.reserve(graph.nodes.size());
+    for (const NodeSpec& node : graph.nodes) create(node);
+    find_loss();
+    return std::move(build_);
+  }
+
  private:
   void create(const NodeSpec& node_spec) {
     build_->nodes.push_back({});
@@ -312,6 +320,7 @@ class Builder {
   /// Refuses a node if the parameters so far, its own from `first` on included, or one of its buffers exceed
   /// the budget.
   void require_memory(const Node& node, std::size_t first) {
+    if (!allocates_) return;
     const auto refuse = [&](const std::string& what, std::int64_t bytes) {
       fail_config(fmt::format("{}: {} {}, {}; make the model or the batch smaller", described(node.spec),
                               what, memory_text(bytes), budget_.text()));
@@ -595,6 +604,7 @@ class Builder {
   const DataInfo& data_;
   std::unique_ptr<Build> build_;
   MemoryBudget budget_;
+  bool allocates_ = true;
   std::int64_t parameter_bytes_ = 0;
 };
 
@@ -749,6 +759,10 @@ void Builder::plan_memory() {
 
 std::unique_ptr<Build> build_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data) {
   return Builder(spec, data).run(graph);
+}
+
+std::unique_ptr<Build> infer_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data) {
+  return Builder(spec, data).infer(graph);
 }
 
 void release(Build& build, Device& device) {

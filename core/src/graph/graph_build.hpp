@@ -156,6 +156,10 @@ struct Build {
 
 /// Creates layers, infers shapes, binds sites, finds what backward needs and plans memory.
 std::unique_ptr<Build> build_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data);
+/// Creates layers and infers shapes: values, parameters (Build::declared, by which nodes and sites then name
+/// them) and sites without products. Binds nothing, refuses no size and allocates no tensor; release() is not
+/// needed.
+std::unique_ptr<Build> infer_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data);
 /// Releases what build_graph allocated.
 void release(Build& build, Device& device);
 
