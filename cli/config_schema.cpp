@@ -8,6 +8,7 @@
 #include "config/words.hpp"
 #include "power/plan.hpp"
 #include "reproduce/study_file.hpp"
+#include "run/stages.hpp"
 #include "simulate/plan.hpp"
 #include "transform/plan.hpp"
 
@@ -345,7 +346,11 @@ const std::vector<std::string>& schema_names() {
 }
 
 ConfigSchema config_schema(const std::string& name, Registry& registry) {
-  if (name == "run") return SchemaWriter(registry, config::run_tables()).write("a run of tenon train");
+  if (name == "run") {
+    std::vector<TableSpecs> tables = config::run_tables();
+    for (TableSpecs& table : train::stage_tables()) tables.push_back(std::move(table));
+    return SchemaWriter(registry, std::move(tables)).write("a run of tenon train");
+  }
   if (name == "experiment")
     return SchemaWriter(registry, ab::experiment_tables()).write("an experiment of tenon ab");
   if (name == "study")

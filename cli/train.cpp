@@ -74,6 +74,10 @@ RunResult train_stages(Runtime& runtime, const Config& config, const TrainReques
                        const std::string& shared) {
   train::StagePlan plan;
   plan.shared = shared;
+  plan.transform = [&](const Config& stage, const std::string& folder) {
+    const std::string digest = make_model(runtime, stage, folder);
+    if (!request.quiet) std::cerr << fmt::format("weights_hash {}  ->  {}\n", digest, folder);
+  };
   plan.transform = transform_into;
   plan.progress = [&](int index, int stages, const std::string& name, bool done) {
     if (!request.quiet)

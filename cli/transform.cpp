@@ -203,6 +203,10 @@ int run_transform(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+std::string make_model(Runtime& runtime, const Config& config, const std::string& to) {
+  return plan_work(runtime, config, to, to).write();
+}
+
 void check_transform(Runtime& runtime, const Config& config, const std::string& path) {
   with_names([&] {
     const Work work = plan_work(runtime, config, path, "");

@@ -12,6 +12,9 @@ namespace tenon::cli {
 /// Opens the sources, prints what the result would be, and writes nothing. Throws as `tenon transform` does.
 void check_transform(Runtime& runtime, const Config& config, const std::string& path);
 
+/// Makes the model folder `to` as the tables of a configuration say: a stage of a run. Returns its digest.
+std::string make_model(Runtime& runtime, const Config& config, const std::string& to);
+
 /// Makes the model folder `folder` as the tables [transform] and [plugins] say.
 void transform_into(const Config& config, const std::string& folder);
 

@@ -3,7 +3,7 @@
 
 #include "config/words.hpp"
 #include "graph/row_table.hpp"
-#include "models/model_folder.hpp"
+#include "models/stored_models.hpp"
 #include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
@@ -105,18 +105,9 @@ InitialState::InitialState(const config::InitSettings& init, Registry& registry,
 }
 
 void InitialState::open(Registry& registry, Host& host, FileSystem& files) {
-  if (models::is_model_folder(files, init_.from)) {
-    if (init_.step)
-      fail_config(fmt::format("{}[init] step = {}: {} is a model folder, which has no steps", place(),
-                              *init_.step, config::quoted(init_.from)));
-    model_ = std::make_unique<models::ModelFolder>(files, registry, host, init_.from);
-    return;
-  }
-  auto run = std::make_unique<models::StoredRun>(kUser, files, registry, host, init_.from,
-                                                 models::CheckpointChoice{init_.step, {}});
-  if (!run->doubt().empty()) host.log(LogLevel::kWarning, "[init]: " + run->doubt());
-  run_ = run.get();
-  model_ = std::move(run);
+  model_ = models::StoredModelPaths(place() + kUser, files, registry, host).open(init_.from, init_.step);
+  run_ = dynamic_cast<models::StoredRun*>(model_.get());
+  if (run_ != nullptr && !run_->doubt().empty()) host.log(LogLevel::kWarning, "[init]: " + run_->doubt());
 }
 
 std::string InitialState::place() const {

@@ -338,6 +338,16 @@ class Stages {
 
 }  // namespace
 
+std::vector<config::TableSpecs> stage_tables() {
+  std::vector<config::TableSpecs> tables(2);
+  tables[0].path = "stage";
+  tables[0].specs = kStage;
+  tables[0].is_list = true;
+  tables[1].path = "at";
+  tables[1].open = true;
+  return tables;
+}
+
 std::vector<Stage> read_stages(const Config& file) {
   const Value* const list = file.find("stage");
   if (list == nullptr) return {};

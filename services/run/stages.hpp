@@ -3,6 +3,8 @@
 // NAME, so that a command line or an arm of a study can change one stage: --set at.student.optimizer.lr=3e-4.
 #pragma once
 
+#include "config/run_schema.hpp"
+
 #include <tenon/config.hpp>
 #include <tenon/files.hpp>
 #include <tenon/runtime.hpp>
@@ -22,6 +24,9 @@ struct Stage {
   Origin origin;            ///< of its table
   bool transforms = false;  ///< it trains nothing: its configuration is that of `tenon transform`
 };
+
+/// The tables that a file with stages has beside those of a run, for editors.
+std::vector<config::TableSpecs> stage_tables();
 
 /// The stages of a file; empty where it has no [[stage]]. Throws Error(kConfig) for names that are missing,
 /// equal or no names of folders, and for stages that name themselves or a later one.

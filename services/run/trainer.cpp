@@ -428,6 +428,7 @@ std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::si
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
   spec.steps = world_.settings.run.steps;
+  if (world_.settings.init) spec.frozen = world_.settings.init->frozen;
   // A separate statement, so that an error of building the graph is not attributed to the data set.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);

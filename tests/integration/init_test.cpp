@@ -152,6 +152,39 @@ TEST_F(Init, WithTheOptimizerGoesOnWithItsStateAndItsCountOfUpdates) {
   EXPECT_THAT(other.err, HasSubstr("was trained by optimizer 'adamw', and this run by 'lamb'"));
 }
 
+TEST_F(Init, FrozenParametersStayAsTheyWereLoaded) {
+  source();
+  const auto exported = [&](const std::string& run, const std::string& file) {
+    const Ended ended = scratch_.run({"export", run, "--out", file});
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return read_file(scratch_ / file);
+  };
+  const std::vector<std::string> all = {"--set", "init={from=\"source\", frozen=[\"*\"]}"};
+  EXPECT_THAT(train("all", all).err, HasSubstr("nothing"));
+  const Ended some = train("some", {"--set",
+                                    "init={from=\"source\", frozen=[\"transformer.h.0.attn.*\", "
+                                    "\"*.ln_f.*\"]}",
+                                    "--set", "optimizer.weight_decay=0.5"});
+  ASSERT_EQ(some.status, 0) << some.err;
+  const std::string before = exported("source", "before.safetensors"),
+                    after = exported("some", "after.safetensors");
+  ASSERT_EQ(before.size(), after.size());
+  const std::size_t header =
+      8 + static_cast<unsigned char>(before[0]) + 256 * static_cast<unsigned char>(before[1]);
+  const json names = json::parse(before.substr(8, header - 8));
+  for (const auto& [name, entry] : names.items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t from = header + entry["data_offsets"][0].get<std::size_t>(),
+                      length = entry["data_offsets"][1].get<std::size_t>() -
+                               entry["data_offsets"][0].get<std::size_t>();
+    const bool frozen = name.starts_with("transformer.h.0.attn.") || name.find("ln_f") != std::string::npos;
+    EXPECT_EQ(before.substr(from, length) == after.substr(from, length), frozen) << name;
+  }
+  const Ended none = train("none", {"--set", "init={from=\"source\", frozen=[\"*.lm_head.*\"]}"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("frozen: no parameter matches '*.lm_head.*'"));
+}
+
 TEST_F(Init, AForkEqualsTheRunThatWasNotStopped) {
   const struct {
     const char* name;

@@ -142,6 +142,40 @@ TEST_F(Stages, ThatArmsOfAStudyShareAreTrainedOncePerSeed) {
   EXPECT_EQ(json::parse(ended.out)["arms"].size(), 3u) << "beside the baseline";
 }
 
+TEST_F(Stages, MayTransformModelsOfEarlierOnes) {
+  write_file(scratch_ / "mixed.toml", read_file(scratch_ / "run.toml") + kStages + R"(
+[[stage]]
+name = "mix"
+transform = "merge"
+set = ['transform.from=["stage:second", "stage:third"]', "transform.weights=[0.5, 0.5]"]
+
+[[stage]]
+name = "last"
+set = ["run.steps=2"]
+
+[[stage]]
+name = "copy"
+transform = "identity"
+)");
+  const Ended ended = scratch_.run({"train", "mixed.toml", "--quiet", "--run-dir", "mixed"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::string copy = read_file(scratch_ / "mixed/1/06-copy/model.toml");
+  EXPECT_THAT(copy, HasSubstr(hash("mixed/1/05-last/1"))) << "a copy has the hash of its source";
+  const std::string mix = read_file(scratch_ / "mixed/1/04-mix/model.toml");
+  const json last = json::parse(read_file(scratch_ / "mixed/1/05-last/1/manifest.json"));
+  EXPECT_THAT(mix, HasSubstr(last["init"]["digest"].get<std::string>()));
+  // The attempt is the copy: another run begins with it.
+  const Ended next = scratch_.train({"--run-dir", "next", "--set", "init.from=mixed", "--set", "run.steps=1",
+                                     "--set", "optimizer.lr=0"});
+  ASSERT_EQ(next.status, 0) << next.err;
+  EXPECT_EQ(hash("next/1"), hash("mixed/1/05-last/1"));
+  const Ended again = scratch_.run({"train", "mixed.toml", "--run-dir", "mixed", "--resume"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("stage 6 of 6: copy, complete already"));
+  const Ended check = scratch_.run({"check", "mixed.toml"});
+  EXPECT_EQ(check.status, 0) << check.err;
+}
+
 TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
   const struct {
     const char* text;

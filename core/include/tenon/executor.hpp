@@ -62,6 +62,9 @@ struct ExecutorSpec {
   bool training = true;
   bool input_gradients = false;  ///< compute gradients of floating-point data fields too (tests)
   bool keep_values = false;  ///< never reuse the memory of outputs, so that value() sees all of them (tests)
+  /// Patterns of names of parameters that are not trained, whatever their layers say. One that matches none:
+  /// Error(kConfig).
+  std::vector<std::string> frozen = {};
   /// Outputs ("node" or "node:1") that value() sees until the next forward, with the bits that they have
   /// under keep_values; the memory of all others is reused. An unknown name: Error(kConfig) that lists those
   /// there are.

@@ -191,6 +191,7 @@ Value CoreReader::init(const Value& table) {
                         place(table.origin), printable(rule)));
       init.rename.emplace_back(rule);
     }
+    for (const std::string_view pattern : options.texts("frozen")) init.frozen.emplace_back(pattern);
     const bool edits = !init.rename.empty() || init.draw_missing || init.drop_extra;
     if (init.what == InitSettings::What::kEverything && edits)
       problems_.push_back(

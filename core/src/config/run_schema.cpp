@@ -77,6 +77,7 @@ constexpr OptionSpec kInit[] = {
     text("extra", "'refuse'")
         .one_of(kExtra)
         .doc_text("parameters there that this model has not: refuse the run, or drop them"),
+    texts("frozen", "[]").doc_text("patterns of parameters that are not trained: \"*.wte.*\""),
 };
 
 constexpr OptionSpec kEvaluate[] = {

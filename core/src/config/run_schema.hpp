@@ -46,6 +46,7 @@ struct InitSettings {
   std::optional<std::int64_t> step;  ///< checkpoint; absent: the newest
   std::vector<std::string> rename;   ///< "THERE=HERE", each with at most one '*'
   bool draw_missing = false, drop_extra = false;
+  std::vector<std::string> frozen;  ///< patterns of parameters that are not trained
   Origin origin;
 };
 

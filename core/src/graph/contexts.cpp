@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::graph {
 
 const GraphValue& LayerInference::read(int index) const {
@@ -63,6 +65,8 @@ ParameterRef LayerInference::parameter(const ParameterSpec& spec) {
   if (found < 0) {
     found = static_cast<int>(build_.declared.size());
     build_.declared.push_back({spec, 0, 0});
+    const auto matches = [&](const std::string& pattern) { return matches_pattern(pattern, spec.name); };
+    if (std::ranges::any_of(spec_.frozen, matches)) build_.declared.back().spec.trainable = false;
   }
   self.parameters.push_back(found);
   return {static_cast<int>(self.parameters.size()) - 1};
@@ -214,7 +218,8 @@ GradientSink NodeBackward::gradient(ParameterRef ref) {
 }
 
 void NodeBackward::row_gradient(ParameterRef ref, std::span<const std::int64_t> ids, TensorView values) {
-  pass_.rows->add(number(ref), ids, values);
+  if (base::at(pass_.build->parameters, number(ref)).spec.trainable)
+    pass_.rows->add(number(ref), ids, values);
 }
 
 void NodeBackward::dgrad(SiteRef ref, TensorView dy, TensorView dx, bool accumulate, std::int64_t first_row) {

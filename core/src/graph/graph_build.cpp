@@ -241,6 +241,7 @@ class Builder {
   std::unique_ptr<Build> run(const GraphSpec& graph) {
     build_->nodes.reserve(graph.nodes.size());
     for (const NodeSpec& node : graph.nodes) create(node);
+    check_frozen();
     find_loss();
     find_gradients();
     find_kept();
@@ -261,6 +262,23 @@ class Builder {
   }
 
  private:
+  void check_frozen() const {
+    for (const std::string& pattern : spec_.frozen) {
+      const auto matches = [&](const Declared& d) { return matches_pattern(pattern, d.spec.name); };
+      if (std::ranges::any_of(build_->declared, matches)) continue;
+      std::vector<std::string> names;
+      for (const Declared& declared : build_->declared) names.push_back(declared.spec.name);
+      constexpr std::size_t kMost = 12;
+      const std::size_t more = names.size() > kMost ? names.size() - kMost : 0;
+      names.resize(names.size() - more);
+      fail_config(fmt::format("frozen: no parameter matches '{}'; the model has {}{}", pattern,
+                              fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+    }
+    const auto trained = [](const Declared& d) { return d.spec.trainable && d.spec.role != Role::kBuffer; };
+    if (spec_.training && !spec_.frozen.empty() && std::ranges::none_of(build_->declared, trained))
+      fail_config("frozen: all parameters of the model are frozen, which leaves nothing to train");
+  }
+
   void create(const NodeSpec& node_spec) {
     build_->nodes.push_back({});
     Node& node = build_->nodes.back();
