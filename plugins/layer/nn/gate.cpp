@@ -8,7 +8,8 @@ void Gate::infer(InferContext& context) {
   expect_alike(context, a, b);
   nn_ = &context.device().family<NeuralOps>();
   multiply_ = &context.device().family<MultiplyOps>();
-  mapped_ = context.workspace(window_bytes(context.activations(), context.input(0).shape.elements()));
+  if (map_ != Epilogue::kNone && context.training())
+    mapped_ = context.workspace(window_bytes(context.activations(), context.input(0).shape.elements()));
   context.keep_input(0);
   context.keep_input(1);
   context.output(placed(context, a));
@@ -26,14 +27,15 @@ void Gate::backward(BackwardContext& context) {
   const TensorView a = flat(context.input(0)), b = flat(context.input(1)),
                    dy = flat(context.output_gradient(0));
   if (dy.empty()) return;
-  const TensorView spare = window(context.workspace(mapped_), 0, dy.dtype, dy.shape);
+  const bool plain = map_ == Epilogue::kNone;
+  const TensorView spare = plain ? TensorView() : window(context.workspace(mapped_), 0, dy.dtype, dy.shape);
   // In sequence: where both inputs are the same value, the second sink accumulates once the first is written.
   if (const GradientSink da = context.input_gradient(0); !da.view.empty()) {
-    if (map_ != Epilogue::kNone) nn_->activation(map_, b, spare);
-    multiply_->multiply(dy, map_ == Epilogue::kNone ? b : spare, flat(da.view), da.accumulate);
+    if (!plain) nn_->activation(map_, b, spare);
+    multiply_->multiply(dy, plain ? b : spare, flat(da.view), da.accumulate);
   }
   if (const GradientSink db = context.input_gradient(1); !db.view.empty()) {
-    if (map_ == Epilogue::kNone) return multiply_->multiply(dy, a, flat(db.view), db.accumulate);
+    if (plain) return multiply_->multiply(dy, a, flat(db.view), db.accumulate);
     multiply_->multiply(dy, a, spare, false);
     nn_->activation_backward(map_, b, spare, flat(db.view), db.accumulate);
   }
