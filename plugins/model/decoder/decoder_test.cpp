@@ -3,7 +3,6 @@
 // match. Its graph, its names, and what it refuses.
 #include "reference/recorded.hpp"
 
-#include <tenon/config.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
