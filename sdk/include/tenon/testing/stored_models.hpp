@@ -76,6 +76,8 @@ class MemoryModel final : public StoredModel {
     if (!refusal_.empty()) fail_config(refusal_);
     return graph_;
   }
+  void* query(std::string_view) override { return nullptr; }
+  GraphSpec edited(GraphSpec graph, const DataInfo&) override { return graph; }
 
  private:
   static void copy_box(const StoredTensor& stored, const StoredBytes& from, const Shape& offset,
