@@ -1,5 +1,5 @@
-// Transforms for other commands: the check of a file by `tenon check`, and stages of a run that transform. The
-// command itself is in command_line.hpp.
+// Transforms for other commands: the check of a file by `tenon check`, and stages of a run that transform.
+// The command itself is in command_line.hpp.
 #pragma once
 
 #include <tenon/config.hpp>

@@ -165,8 +165,8 @@ transform = "identity"
   const json last = json::parse(read_file(scratch_ / "mixed/1/05-last/1/manifest.json"));
   EXPECT_THAT(mix, HasSubstr(last["init"]["digest"].get<std::string>()));
   // The attempt is the copy: another run begins with it.
-  const Ended next = scratch_.train({"--run-dir", "next", "--set", "init.from=mixed", "--set", "run.steps=1",
-                                     "--set", "optimizer.lr=0"});
+  const Ended next = scratch_.train(
+      {"--run-dir", "next", "--set", "init.from=mixed", "--set", "run.steps=1", "--set", "optimizer.lr=0"});
   ASSERT_EQ(next.status, 0) << next.err;
   EXPECT_EQ(hash("next/1"), hash("mixed/1/05-last/1"));
   const Ended again = scratch_.run({"train", "mixed.toml", "--run-dir", "mixed", "--resume"});
