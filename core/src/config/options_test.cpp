@@ -333,7 +333,7 @@ TEST(Options, SayWhereAnErrorThatIsFoundLaterHasItsCause) {
   const Resolution listed = resolve("steps = 1\n[[phase]]\nbits = 4\n[[phase]]\nbits = 2\n");
   EXPECT_EQ(listed.options->place_of("'phase' 1 (of 0): 'bits' are few"), "x.toml:5:8");
   EXPECT_EQ(listed.options->place_of("'phase' 0 (of 1): 'bits' are few"), "x.toml:3:8");
-  EXPECT_EQ(listed.options->place_of("'phase' has 0 or 1"), "x.toml:2:3");
+  EXPECT_EQ(listed.options->place_of("'phase' has 0 or 1"), "x.toml:2:1");
   ResolvedOptions named("thing.sample");
   named.set_origin(Origin{"x.toml", 7, 2});
   EXPECT_EQ(named.place_of("nothing is named"), "x.toml:7:2") << "the table";
