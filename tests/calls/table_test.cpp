@@ -274,6 +274,7 @@ const char* const kOther = "plugins call it, and never the core: the caller is n
 const char* const kDeath = "needs a rank that dies in a process of its own";
 const char* const kSimulates = "`tenon simulate` calls it in processes of its own";
 const char* const kTransforms = "`tenon transform` calls it, outside of runs";
+const char* const kShared = "the core ends it, and calls nothing else";
 const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
@@ -403,14 +404,14 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor},     {"DeviceEvents", kOther},
-    {"DeviceStreams", kOther},       {"Power", kPower},
-    {"PowerPolicy", kPower},         {"Simulator", kSimulates},
-    {"PowerSource", kBeside},        {"PowerActuator", kBeside},
-    {"Transform", kTransforms},      {"Tier", kRehearsed},
-    {"RowMemory", kRehearsed},       {"StepwiseLayer", kRehearsed},
-    {"OnPolicyDataset", kRehearsed}, {"Tokenizer", kRehearsed},
-    {"Reward", kRehearsed},
+    {"ComponentFacts", kDoctor},   {"DeviceEvents", kOther},
+    {"DeviceStreams", kOther},     {"Power", kPower},
+    {"PowerPolicy", kPower},       {"Simulator", kSimulates},
+    {"PowerSource", kBeside},      {"PowerActuator", kBeside},
+    {"Transform", kTransforms},    {"SharedObject", kShared},
+    {"Tier", kRehearsed},          {"RowMemory", kRehearsed},
+    {"StepwiseLayer", kRehearsed}, {"OnPolicyDataset", kRehearsed},
+    {"Tokenizer", kRehearsed},     {"Reward", kRehearsed},
 };
 
 // The cells.
