@@ -1,5 +1,5 @@
-// Layer `rotary` (Su et al., arXiv 2104.09864): rotates pairs of the channels of each head by an angle that
-// grows with the position, so that products of queries and keys depend on distances.
+// Layer `rotary_pairs` (Su et al., arXiv 2104.09864): rotates pairs of the channels of each head by an angle
+// that grows with the position, so that products of queries and keys depend on distances.
 //   y[t, i]     = x[t, i] cos(t w_i) - x[t, i + d/2] sin(t w_i)        w_i = base^(-2 i / d), i < d/2
 //   y[t, i+d/2] = x[t, i] sin(t w_i) + x[t, i + d/2] cos(t w_i)        d: channels of a head
 // The gradient is rotated back: dx is the rotation of dy by the opposite angle.
@@ -29,7 +29,7 @@ class Rotary final : public tenon::Layer {
       tenon::port::input("x", "[batch, time, width]").of("activations"),
       tenon::port::output("y", "[batch, time, width]").of("activations"),
   };
-  static constexpr tenon::ComponentInfo kInfo{.id = "rotary",
+  static constexpr tenon::ComponentInfo kInfo{.id = "rotary_pairs",
                                               .summary = "rotation of pairs of channels by the position",
                                               .options = kOptions,
                                               .capabilities = TENON_CAP_HOST,
@@ -41,7 +41,7 @@ class Rotary final : public tenon::Layer {
   void infer(tenon::InferContext& context) override {
     const tenon::ValueSpec x = context.input(0);
     if (x.shape[2] % (2 * heads_) != 0) {
-      tenon::fail_config("layer rotary '" + std::string(context.name()) +
+      tenon::fail_config("layer rotary_pairs '" + std::string(context.name()) +
                          "': expected a width that is a multiple "
                          "of 2 x " +
                          std::to_string(heads_) + " heads, found " + x.shape.text());

@@ -20,7 +20,7 @@ int main() {
   const tenon::Shape shape{kBatch, kTime, kWidth};
   tenon::testing::LayerHarness harness(
       {.layers = bench.layers.get(), .device = &*bench.device, .host = &bench.host, .precision = &*precision},
-      {{"y", "rotary", {"x"}, {{"heads", std::int64_t{kHeads}}, {"base", kBase}}}}, {"y"},
+      {{"y", "rotary_pairs", {"x"}, {{"heads", std::int64_t{kHeads}}, {"base", kBase}}}}, {"y"},
       {{"x", shape, tenon::DType::kF64, x}, {"d_y", shape, tenon::DType::kF64, dy}});
   harness.forward();
   harness.backward(1, true);

@@ -1,6 +1,6 @@
 // Model `rotary_lm`: a language model with rotary positions and gated units, in blocks of
 //   x + out(attention(rotary(q), rotary(k), v)),  x + down(swish_gate(gate, up))
-// each after a layer norm. Layers `rotary` and `swish_gate` come from two other plugins of this author.
+// each after a layer norm. Layers `rotary_pairs` and `swish_gate` come from two other plugins of this author.
 #include <tenon/error.hpp>
 #include <tenon/model.hpp>
 #include <tenon/plugin.hpp>
@@ -56,7 +56,7 @@ class RotaryLm final : public tenon::Model {
       return add(name, "linear", {input}, {{"features", features}, {"bias", false}});
     };
     const auto turned = [&](const std::string& value) {
-      return positions_ ? add(value + ".rotary", "rotary", {value}, {{"heads", heads_}}) : value;
+      return positions_ ? add(value + ".rotary", "rotary_pairs", {value}, {{"heads", heads_}}) : value;
     };
     std::string x = add("embed", "embedding", {"tokens"}, {{"rows", vocabulary}, {"width", width_}});
     for (std::int64_t layer = 0; layer < layers_; ++layer) {
