@@ -78,7 +78,6 @@ RunResult train_stages(Runtime& runtime, const Config& config, const TrainReques
     const std::string digest = make_model(runtime, stage, folder);
     if (!request.quiet) std::cerr << fmt::format("weights_hash {}  ->  {}\n", digest, folder);
   };
-  plan.transform = transform_into;
   plan.progress = [&](int index, int stages, const std::string& name, bool done) {
     if (!request.quiet)
       std::cerr << fmt::format("stage {} of {}: {}{}\n", index + 1, stages, name,

@@ -204,7 +204,9 @@ int run_transform(const std::vector<std::string>& arguments) {
 }  // namespace
 
 std::string make_model(Runtime& runtime, const Config& config, const std::string& to) {
-  return plan_work(runtime, config, to, to).write();
+  std::string digest;
+  with_names([&] { digest = plan_work(runtime, config, to, to).write(); });
+  return digest;
 }
 
 void check_transform(Runtime& runtime, const Config& config, const std::string& path) {
@@ -213,11 +215,6 @@ void check_transform(Runtime& runtime, const Config& config, const std::string& 
     std::cout << path << ": ok\n";
     print_plan(work);
   });
-}
-
-void transform_into(const Config& config, const std::string& folder) {
-  Runtime runtime;
-  with_names([&] { plan_work(runtime, config, folder, folder).write(); });
 }
 
 const Command kTransform{"transform", "CONFIG [options]",

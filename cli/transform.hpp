@@ -15,7 +15,4 @@ void check_transform(Runtime& runtime, const Config& config, const std::string& 
 /// Makes the model folder `to` as the tables of a configuration say: a stage of a run. Returns its digest.
 std::string make_model(Runtime& runtime, const Config& config, const std::string& to);
 
-/// Makes the model folder `folder` as the tables [transform] and [plugins] say.
-void transform_into(const Config& config, const std::string& folder);
-
 }  // namespace tenon::cli

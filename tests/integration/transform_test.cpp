@@ -96,6 +96,18 @@ TEST_F(TransformCommand, AnUntiedRunHasTheLossOfTheTiedOne) {
   EXPECT_THAT(again.err, HasSubstr("has no tied head"));
 }
 
+TEST_F(TransformCommand, ATiedDecoderIsUntiedByItsOption) {
+  const auto decoder = [](const char* tied) {
+    return std::string("model={type='decoder', pattern='*-', width=16, heads=2, hidden=24, tied=") + tied +
+           "}";
+  };
+  ASSERT_EQ(train("tied", {"--set", decoder("true")}).status, 0);
+  ASSERT_EQ(transform("type = \"untie\"\nfrom = [\"tied\"]\nto = \"out\"\n").status, 0);
+  const Ended ended = still("untied", "out", {"--set", decoder("false")});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(summary("untied")["metrics"]["val/loss"], summary("tied")["metrics"]["val/loss"]);
+}
+
 TEST_F(TransformCommand, MergeTakesSeveralStepsOfOneRun) {
   ASSERT_EQ(transform("type = \"merge\"\nfrom = [\"source\"]\nstep = [4, 6]\nto = \"out\"\n").status, 0);
   ASSERT_EQ(transform("type = \"merge\"\nfrom = [\"source\"]\nstep = [6, 6, 6]\nto = \"out_self\"\n").status,

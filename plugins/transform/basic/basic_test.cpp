@@ -334,20 +334,27 @@ TEST_F(BasicTransforms, UntieGivesTheHeadTheValuesOfTheEmbedding) {
   EXPECT_EQ(out.bytes("model.norm.weight"), model.bytes("model.norm.weight"));
 }
 
-TEST_F(BasicTransforms, UntieOverridesTheHeadOfAModelThatIsAlwaysTied) {
-  MemoryModel model("type = \"gpt_neo\"\nlayers = 1\nwidth = 4\nheads = 2", "runs/g/1");
-  model.add("transformer.wte.weight", DType::kF32, Shape{5, 4}, normals(7, 20));
+TEST_F(BasicTransforms, UntieFindsTheHeadsOfTheShippedModels) {
+  const struct {
+    const char *type, *options, *shared, *key, *value;
+  } cases[] = {{"gpt_neo", "layers = 1\nwidth = 4\nheads = 2", "transformer.wte.weight", "override",
+                "[{match = \"lm_head\", weight = \"lm_head.weight\"}]"},
+               {"decoder", "pattern = '*-'\nwidth = 4\nheads = 2\nhidden = 4\ntied = true",
+                "model.embed_tokens.weight", "tied", "false"}};
   DataInfo data;
   for (const char* name : {"tokens", "targets"}) data.fields.push_back({name, DType::kI32, Shape{3}});
   data.attributes = {{"vocabulary", 5}};
-  model.set_graph(make<Model>(registry_, host_, "gpt_neo", "layers = 1\nwidth = 4\nheads = 2")->build(data));
-  StoredModel* const sources[] = {&model};
-  const TransformedModel described = transform("untie")->describe(sources);
-  const Value* edits = described.description.model.find("override");
-  ASSERT_NE(edits, nullptr);
-  EXPECT_EQ(edits->inline_toml(), "[{match = \"lm_head\", weight = \"lm_head.weight\"}]");
-  EXPECT_EQ(result(transform("untie"), {&model}).bytes("lm_head.weight"),
-            model.bytes("transformer.wte.weight"));
+  for (const auto& c : cases) {
+    MemoryModel model(fmt::format("type = \"{}\"\n{}", c.type, c.options), "runs/g/1");
+    model.add(c.shared, DType::kF32, Shape{5, 4}, normals(7, 20));
+    model.set_graph(make<Model>(registry_, host_, c.type, c.options)->build(data));
+    StoredModel* const sources[] = {&model};
+    const TransformedModel described = transform("untie")->describe(sources);
+    const Value* found = described.description.model.find(c.key);
+    ASSERT_NE(found, nullptr) << c.type;
+    EXPECT_EQ(found->inline_toml(), c.value) << c.type;
+    EXPECT_EQ(result(transform("untie"), {&model}).bytes("lm_head.weight"), model.bytes(c.shared)) << c.type;
+  }
 }
 
 TEST_F(BasicTransforms, UntieSaysWhatItCannotUntie) {
