@@ -166,8 +166,8 @@ TEST_F(Init, FrozenParametersStayAsTheyWereLoaded) {
                                     "\"*.ln_f.*\"]}",
                                     "--set", "optimizer.weight_decay=0.5"});
   ASSERT_EQ(some.status, 0) << some.err;
-  const std::string before = exported("source", "before.safetensors"),
-                    after = exported("some", "after.safetensors");
+  const std::string before = exported("source", "before/weights.safetensors"),
+                    after = exported("some", "after/weights.safetensors");
   ASSERT_EQ(before.size(), after.size());
   const std::size_t header =
       8 + static_cast<unsigned char>(before[0]) + 256 * static_cast<unsigned char>(before[1]);

@@ -266,7 +266,8 @@ TEST(Stop, EndsTheLastEvaluationWhichAResumeMakesUpFor) {
   for (const char* time : {"first", "second"}) {
     const Ended resumed = scratch.train({"--resume", "--set", "run.eval_batches=2"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
-    const std::string metrics = read_file(newest(scratch) / "metrics.jsonl"), line = "\"split\": \"val\"";
+    const std::string metrics = read_file(newest(scratch) / "metrics.jsonl"),
+                      line = "\"split\": \"val\", \"name\": \"loss\"";
     const std::size_t at = metrics.find(line);
     EXPECT_NE(at, std::string::npos) << time;
     EXPECT_EQ(metrics.find(line, at + 1), std::string::npos) << "it is made once";
