@@ -54,7 +54,7 @@ TEST(Completion, BashCompletesCommandsAndOptions) {
     EXPECT_EQ(std::system(("bash -ec '" + script + "'").c_str()), 0);
     return read_file(scratch / "reply");
   };
-  EXPECT_EQ(complete("tenon tr", 1), "train\n");
+  EXPECT_EQ(complete("tenon tr", 1), "train transform\n");
   EXPECT_EQ(complete("tenon train --re", 2), "--resume\n");
   EXPECT_EQ(complete("tenon train run.to", 2), "run.toml\n");
   for (const std::string& name : command_names()) {
