@@ -174,8 +174,7 @@ void find_needs(Stage& stage, int index, const std::vector<std::string>& names) 
     stage.needs.push_back(at);
   });
   std::ranges::sort(stage.needs);
-  const auto equal = std::ranges::unique(stage.needs);
-  stage.needs.erase(equal.begin(), equal.end());
+  stage.needs.erase(std::unique(stage.needs.begin(), stage.needs.end()), stage.needs.end());
 }
 
 bool is_folder_name(const std::string& name) {

@@ -136,8 +136,18 @@ TEST_F(Init, WithTheOptimizerGoesOnWithItsStateAndItsCountOfUpdates) {
   EXPECT_NE(after("weights", "weights"), after("both", "weights+optimizer"));
   ASSERT_EQ(train("still", still({"--set", "init.what=\"weights+optimizer\""})).status, 0);
   EXPECT_EQ(hash("still"), hash("source"));
-  // Seven updates in one run, and one after six: the same moments, count and samples where the order of
-  // samples is that of one run.
+  // Seven updates in one run, and one after six, where every slot has the same sample.
+  write_file(scratch_ / "one.txt", "seventeen letters");
+  const std::vector<std::string> one = {"--set", "data={path=\"one.txt\", batch=1, val_fraction=0}"};
+  const auto slots = [&](const char* folder, int steps, const std::vector<std::string>& more) {
+    const Ended ended =
+        train(folder, joined(joined(one, {"--set", "run.steps=" + std::to_string(steps)}), more));
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return hash(folder);
+  };
+  slots("six", 6, {});
+  EXPECT_EQ(slots("one_more", 1, {"--set", "init={from=\"six\", what=\"weights+optimizer\"}"}),
+            slots("seven", 7, {}));
   const json manifest = json::parse(read_file(scratch_ / "both/1/manifest.json"));
   EXPECT_EQ(manifest["init"]["what"], "weights+optimizer");
   // Replicas that share their weights, and a table of rows, have it in other places.

@@ -105,6 +105,8 @@ TEST_F(Stages, OfEqualConfigurationAreTrainedOnceBelowOneFolder) {
   ASSERT_EQ(train("a", {"--stages", "shared"}).status, 0);
   ASSERT_EQ(train("b", {"--stages", "shared", "--set", "at.third.optimizer.lr=1e-4"}).status, 0);
   ASSERT_EQ(train("c", {"--stages", "shared", "--set", "run.seed=5"}).status, 0);
+  // Two stages of one configuration are two where they begin with others.
+  ASSERT_EQ(train("d", {"--stages", "shared", "--set", "at.first.optimizer.lr=5e-3"}).status, 0);
   int first = 0, second = 0, third = 0;
   for (const auto& entry : fs::directory_iterator(scratch_ / "shared")) {
     if (!entry.is_directory()) continue;
@@ -113,9 +115,9 @@ TEST_F(Stages, OfEqualConfigurationAreTrainedOnceBelowOneFolder) {
     second += name.starts_with("second-");
     third += name.starts_with("third-");
   }
-  EXPECT_EQ(first, 2) << "one for each seed";
-  EXPECT_EQ(second, 2);
-  EXPECT_EQ(third, 3);
+  EXPECT_EQ(first, 3) << "two of one seed, for their rates, and one of another";
+  EXPECT_EQ(second, 3);
+  EXPECT_EQ(third, 4);
   EXPECT_NE(hash("a/1"), hash("b/1"));
   EXPECT_EQ(hash("a/1/02-second/1"), hash("b/1/02-second/1"));
 }
