@@ -277,7 +277,7 @@ class Stages {
   /// NN-name below the attempt; where stages are shared, that is a link.
   std::string folder_of(int index) {
     const std::string name = fmt::format("{:02}-{}", index + 1, stages_[index].name);
-    const std::string own = attempt_ + "/" + name;
+    std::string own = attempt_ + "/" + name;
     if (plan_.shared.empty()) return own;
     const std::string shared = std::filesystem::absolute(plan_.shared).string();
     files_->make_directories(shared);
