@@ -1,4 +1,6 @@
 // bf16 is the upper half of f32. A double is converted directly: through f32 it would be rounded twice.
+// Tensors that are joined along dimension 0 are their elements one after another, so a rule that does not
+// transpose is a matter of rows.
 #include "export_weights.hpp"
 
 #include <tenon/error.hpp>
@@ -9,6 +11,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
 
 namespace tenon::cli {
 namespace {
@@ -82,41 +87,182 @@ std::vector<std::byte> convert_elements(DType from, std::span<const std::byte> b
   return out;
 }
 
-ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeights& stored,
-                             const ExportPlan& plan, std::optional<DType> dtype) {
-  for (const ExportedWeight& weight : plan.weights) {
-    if (reader.find(stored.tensor(weight.parameter)) == nullptr) {
-      fail_config(fmt::format("the model exports a weight '{}' that checkpoint step-{} does not hold",
-                              weight.parameter, reader.step()));
-    }
-  }
-  ExportedWeights result;
-  StateHasher hasher;
-  for (const std::string& parameter : stored.parameters()) {
-    const TensorSpec& spec = *reader.find(stored.tensor(parameter));
-    const auto named = std::find_if(plan.weights.begin(), plan.weights.end(),
-                                    [&](const ExportedWeight& w) { return w.parameter == parameter; });
-    const bool renamed = named != plan.weights.end();
-    const double factor = renamed ? named->factor : 1;
+namespace {
 
-    std::vector<std::byte> bytes(dtype_bytes(spec.dtype, spec.shape.elements()));
-    const TensorView view{bytes.data(), spec.shape, spec.dtype, MemorySpace::kHost};
-    reader.read(spec.name, view);
-    hasher.add(parameter, view);
-    DType to = spec.dtype;
-    if (convertible(spec.dtype)) {
-      // Scaled f16 is not converted back: f32 holds every product of it.
-      to = dtype ? *dtype : spec.dtype == DType::kF16 && factor != 1 ? DType::kF32 : spec.dtype;
-      if (to != spec.dtype || factor != 1) bytes = convert_elements(spec.dtype, bytes, factor, to);
-    } else if (factor != 1) {
-      fail_config(fmt::format("weight '{}' is {} and cannot be scaled", parameter, dtype_name(spec.dtype)));
-    }
-    result.elements += spec.shape.elements();
-    result.memory.push_back(std::move(bytes));
-    result.items.push_back({renamed ? named->name : parameter, to, spec.shape, result.memory.back()});
+constexpr std::size_t kMostPiece = std::size_t{4} << 20;
+
+/// Rows along the dimension that rules join; `across`: the tensor is transposed.
+std::int64_t rows_along(const Shape& shape, bool across) {
+  if (shape.rank() == 0) return 1;
+  return across ? shape[1] : shape[0];
+}
+
+Shape with_rows(Shape shape, std::int64_t rows, bool across) {
+  if (shape.rank() > 0) shape[0] = rows;
+  if (across) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+/// Columns become rows.
+std::vector<std::byte> turned(std::span<const std::byte> bytes, std::int64_t rows, std::int64_t columns,
+                              DType dtype) {
+  const auto size = static_cast<std::size_t>(dtype_bytes(dtype, 1));
+  std::vector<std::byte> out(bytes.size());
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c)
+      std::memcpy(out.data() + (c * rows + r) * size, bytes.data() + (r * columns + c) * size, size);
+  return out;
+}
+
+std::string rule_text(const NameRule& rule) {
+  return fmt::format("the rule for '{}'", rule.here.empty() ? std::string() : rule.here.front());
+}
+
+NameGroup group_of(const NameRule& rule, std::span<const StoredTensor> parameters, const std::string& owner) {
+  NameGroup group{{}, {}, rule.factor, rule.transposed};
+  std::int64_t rows = 0;
+  for (const std::string& name : rule.here) {
+    const auto found = std::ranges::lower_bound(parameters, name, {}, &StoredTensor::name);
+    if (found == parameters.end() || found->name != name)
+      fail_config(fmt::format("the model has a name for '{}' in other programs, and {} does not hold it",
+                              name, owner));
+    group.here.push_back(*found);
+    rows += rows_along(found->shape, false);
   }
-  result.hash = hasher.hex();
-  return result;
+  const auto wrong = [&](const char* what) { fail_plugin(fmt::format("{} {}", rule_text(rule), what)); };
+  if (rule.here.empty() || rule.there.empty()) wrong("has a side without a name");
+  if (rule.here.size() > 1 && rule.there.size() > 1) wrong("has several names on both sides");
+  if (rule.rows.size() != (rule.there.size() > 1 ? rule.there.size() : 0))
+    wrong("needs the rows of each of several tensors there, and of no single one");
+  if (rule.factor == 0 || !std::isfinite(rule.factor)) wrong("has a factor that cannot be undone");
+  const StoredTensor& first = group.here.front();
+  for (const StoredTensor& tensor : group.here) {
+    if (tensor.dtype != first.dtype || (group.here.size() > 1 && tensor.shape.rank() == 0) ||
+        !(with_rows(tensor.shape, rows, false) == with_rows(first.shape, rows, false)))
+      wrong("joins tensors that differ in type or in extents but the first");
+  }
+  if (rule.transposed && first.shape.rank() != 2) wrong("transposes what is no matrix");
+  std::int64_t left = rows;
+  for (std::size_t i = 0; i < rule.there.size(); ++i) {
+    const std::int64_t own = rule.rows.empty() ? rows : rule.rows[i];
+    left -= own;
+    group.there.push_back({rule.there[i], first.dtype, with_rows(first.shape, own, rule.transposed)});
+  }
+  if (left != 0) wrong("splits other rows than there are");
+  return group;
+}
+
+}  // namespace
+
+std::vector<NameGroup> name_groups(const NamePlan& plan, std::span<const StoredTensor> parameters,
+                                   const std::string& owner) {
+  std::vector<NameGroup> groups;
+  std::set<std::string_view> ruled, there;
+  for (const NameRule& rule : plan.rules) {
+    groups.push_back(group_of(rule, parameters, owner));
+    for (const std::string& name : rule.here)
+      if (!ruled.insert(name).second) fail_plugin(fmt::format("two rules are for the parameter '{}'", name));
+  }
+  for (const StoredTensor& tensor : parameters)
+    if (!ruled.contains(tensor.name)) groups.push_back({{tensor}, {tensor}, 1, false});
+  for (const NameGroup& group : groups)
+    for (const StoredTensor& tensor : group.there)
+      if (!there.insert(tensor.name).second)
+        fail_plugin(fmt::format("two parameters would be '{}' in other programs", tensor.name));
+  return groups;
+}
+
+bool is_derived(const NamePlan& plan, std::string_view name) {
+  // Greedy: the latest star takes one character more whenever what follows it does not fit.
+  const auto fits = [name](std::string_view pattern) {
+    std::size_t p = 0, n = 0, star = pattern.size(), taken = 0;
+    while (n < name.size()) {
+      if (p < pattern.size() && pattern[p] == '*') {
+        star = p++;
+        taken = n;
+      } else if (p < pattern.size() && pattern[p] == name[n]) {
+        ++p, ++n;
+      } else if (star < pattern.size()) {
+        p = star + 1;
+        n = ++taken;
+      } else {
+        return false;
+      }
+    }
+    return pattern.find_first_not_of('*', p) == std::string_view::npos;
+  };
+  return std::ranges::any_of(plan.derived, fits);
+}
+
+DType exported_type(const NameGroup& group, std::optional<DType> asked) {
+  const DType own = group.here.front().dtype;
+  if (convertible(own)) return asked ? *asked : own == DType::kF16 && group.factor != 1 ? DType::kF32 : own;
+  if (group.factor != 1)
+    fail_config(
+        fmt::format("weight '{}' is {} and cannot be scaled", group.here.front().name, dtype_name(own)));
+  return own;
+}
+
+void translate(const NameGroup& group, Direction direction, std::size_t target, DType to,
+               const ReadRows& read, const TakeElements& take) {
+  const bool exports = direction == Direction::kExport;
+  const std::vector<StoredTensor>&sources = exports ? group.here : group.there,
+        &targets = exports ? group.there : group.here;
+  const bool source_across = group.transposed && !exports, target_across = group.transposed && exports;
+  const double factor = exports ? group.factor : 1 / group.factor;
+  const auto converted = [&](DType from, std::vector<std::byte> bytes) {
+    return from == to && factor == 1 ? std::move(bytes) : convert_elements(from, bytes, factor, to);
+  };
+  std::vector<std::byte> whole;  // of a target that is transposed at the end
+  const auto give = [&](std::span<std::byte> bytes) {
+    if (target_across)
+      whole.insert(whole.end(), bytes.begin(), bytes.end());
+    else
+      take({bytes.data(), {static_cast<std::int64_t>(bytes.size()) / dtype_bytes(to, 1)}, to});
+  };
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < target; ++i) begin += rows_along(targets[i].shape, target_across);
+  const Shape& shape = targets[target].shape;
+  const std::int64_t rows = rows_along(shape, target_across), end = begin + rows;
+  if (shape.elements() == 0) return;
+  const std::int64_t columns = shape.elements() / rows;
+  std::int64_t first = 0;  // row of the joined tensor at which the source begins
+  for (const StoredTensor& source : sources) {
+    const std::int64_t own = rows_along(source.shape, source_across);
+    const std::int64_t low = std::max(begin, first), high = std::min(end, first + own);
+    const std::int64_t from = low - first;
+    first += own;
+    if (low >= high) continue;
+    const auto row_bytes = static_cast<std::size_t>(dtype_bytes(source.dtype, columns));
+    if (source_across) {
+      std::vector<std::byte> bytes(row_bytes * own);
+      read(source, 0, source.shape[0], bytes);
+      bytes = converted(source.dtype, turned(bytes, source.shape[0], own, source.dtype));
+      const auto size = static_cast<std::size_t>(dtype_bytes(to, columns));
+      give(std::span(bytes).subspan(size * from, size * (high - low)));
+      continue;
+    }
+    const std::int64_t step = std::max<std::int64_t>(1, kMostPiece / row_bytes);
+    for (std::int64_t row = 0; row < high - low; row += step) {
+      const std::int64_t count = std::min(step, high - low - row);
+      std::vector<std::byte> bytes(row_bytes * count);
+      read(source, from + row, count, bytes);
+      bytes = converted(source.dtype, std::move(bytes));
+      give(bytes);
+    }
+  }
+  if (!target_across) return;
+  whole = turned(whole, rows, columns, to);
+  take({whole.data(), {static_cast<std::int64_t>(whole.size()) / dtype_bytes(to, 1)}, to});
+}
+
+ReadRows rows_of(StoredModel& model) {
+  return [&model](const StoredTensor& tensor, std::int64_t row, std::int64_t rows, std::span<std::byte> out) {
+    Shape offset = tensor.shape, extent = tensor.shape;
+    for (int dim = 0; dim < offset.rank(); ++dim) offset[dim] = 0;
+    if (extent.rank() > 0) offset[0] = row, extent[0] = rows;
+    model.read(tensor.name, offset, {out.data(), extent, tensor.dtype});
+  };
 }
 
 }  // namespace tenon::cli

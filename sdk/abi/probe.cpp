@@ -50,6 +50,7 @@
 #include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
+#include <tenon/sdk/imported_settings.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
 #include <tenon/sdk/linear_map.hpp>
 #include <tenon/sdk/npy.hpp>
@@ -435,6 +436,9 @@ TYPE(GradientMean)
 // <tenon/sdk/gradient_sum.hpp>
 TYPE(GradientSum)
 
+// <tenon/sdk/imported_settings.hpp>
+TYPE(ImportedSettings)
+
 // <tenon/sdk/indexed_dataset.hpp>
 TYPE(SampleOrder)
 TYPE(IndexedContent)
@@ -484,10 +488,11 @@ TYPE(OuterUpdate)
 TYPE(TextCodec)
 TYPE(LanguageGraph)
 TYPE(LanguageModel)
-TYPE(ExportedWeight)
+TYPE(NameRule)
 TYPE(ExportedFile)
-TYPE(ExportPlan)
-TYPE(ModelExport)
+TYPE(NamePlan)
+TYPE(ModelNames)
+TYPE(ModelImporter)
 
 // <tenon/sdk/permutation.hpp>
 TYPE(Permutation)

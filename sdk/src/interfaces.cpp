@@ -19,7 +19,8 @@ MultiplyOps::~MultiplyOps() = default;
 
 TextCodec::~TextCodec() = default;
 LanguageModel::~LanguageModel() = default;
-ModelExport::~ModelExport() = default;
+ModelNames::~ModelNames() = default;
+ModelImporter::~ModelImporter() = default;
 Quantizer::~Quantizer() = default;
 
 TENON_ABI_END

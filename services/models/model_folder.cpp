@@ -159,28 +159,15 @@ ModelFolderWriter::ModelFolderWriter(FileSystem& files, std::string folder, Tran
     fail_config(fmt::format("{} exists, and nothing is written over a model; name another folder", folder_));
   std::vector<SafetensorsEntry> entries;
   SafetensorsMetadata metadata{{"format", "pt"}};
-  std::int64_t at = 0;
   for (const StoredTensor& tensor : model_.parameters) {
-    SafetensorsEntry& entry = entries.emplace_back();
-    entry.name = tensor.name;
-    entry.file_dtype = safetensors_dtype(tensor.dtype);
-    const auto extents = tensor.shape.extents();
-    entry.shape.assign(extents.begin(), extents.end());
-    if (dtype_is_complex(tensor.dtype)) {
-      entry.shape.push_back(2);
+    entries.push_back(safetensors_entry(tensor.name, tensor.dtype, tensor.shape));
+    if (dtype_is_complex(tensor.dtype))
       metadata.emplace(std::string(kTypeKey) + tensor.name, dtype_name(tensor.dtype));
-    }
-    entry.begin = at;
-    entry.end = at += static_cast<std::int64_t>(dtype_bytes(tensor.dtype, tensor.shape.elements()));
   }
-  std::string header = safetensors_header_text(entries, metadata);
-  header.append((8 - header.size() % 8) % 8, ' ');
-  std::string prefix(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) prefix[i] = static_cast<char>(header.size() >> (8 * i));
+  const std::string beginning = safetensors_beginning(entries, metadata);
   files_.make_directories(partial_);
   file_ = files_.create(partial_ + "/model.safetensors");
-  file_->append(std::as_bytes(std::span(prefix)));
-  file_->append(std::as_bytes(std::span(header)));
+  file_->append(std::as_bytes(std::span(beginning)));
   begin_next();
 }
 

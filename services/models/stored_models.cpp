@@ -9,9 +9,7 @@
 #include <fmt/format.h>
 
 namespace tenon::models {
-namespace {
 
-/// `path`, or the newest attempt of the run `path`, if that is a model folder; else "".
 std::string model_folder_at(FileSystem& files, const std::string& path) {
   if (is_model_folder(files, path)) return path;
   try {
@@ -22,8 +20,6 @@ std::string model_folder_at(FileSystem& files, const std::string& path) {
     return "";
   }
 }
-
-}  // namespace
 
 std::unique_ptr<StoredModel> StoredModelPaths::open(const std::string& folder,
                                                     std::optional<std::int64_t> step) {

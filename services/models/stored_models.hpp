@@ -12,6 +12,9 @@
 
 namespace tenon::models {
 
+/// `path`, or the newest attempt of the run `path`, if that is a model folder; else "".
+std::string model_folder_at(FileSystem& files, const std::string& path);
+
 class StoredModelPaths final : public StoredModels {
  public:
   /// All outlive the models that are opened. `user` begins every message: "[init] from".

@@ -281,20 +281,11 @@ std::string length_prefix(std::uint64_t length) {
 }
 
 SafetensorsEntry entry_of(const SafetensorsItem& item) {
-  SafetensorsEntry entry;
-  entry.name = item.name;
-  entry.file_dtype = safetensors_dtype(item.dtype);
-  entry.dtype = item.dtype;
-  entry.shape.assign(item.shape.extents().begin(), item.shape.extents().end());
-  if (dtype_is_complex(item.dtype)) entry.shape.push_back(2);
-  const std::optional<std::int64_t> bytes =
-      safetensors_bytes(find_safetensors_type(entry.file_dtype)->bits, entry.shape);
-  if (!bytes) fail_run("tensor '" + item.name + "' " + item.shape.text() + " does not end on a byte");
-  if (*bytes != static_cast<std::int64_t>(item.data.size())) {
-    fail_run("tensor '" + item.name + "' " + item.shape.text() + " needs " + std::to_string(*bytes) +
+  SafetensorsEntry entry = safetensors_entry(item.name, item.dtype, item.shape);
+  if (entry.bytes() != static_cast<std::int64_t>(item.data.size())) {
+    fail_run("tensor '" + item.name + "' " + item.shape.text() + " needs " + std::to_string(entry.bytes()) +
              " bytes, got " + std::to_string(item.data.size()));
   }
-  entry.end = *bytes;
   return entry;
 }
 
@@ -347,50 +338,67 @@ std::string_view safetensors_dtype(DType dtype) {
            " has no name in safetensors");
 }
 
-SafetensorsLayout plan_safetensors(std::span<const SafetensorsItem> items,
-                                   const SafetensorsMetadata& metadata) {
-  std::vector<SafetensorsEntry> entries;
-  entries.reserve(items.size());
-  for (const SafetensorsItem& item : items) {
-    if (item.name == "__metadata__")
-      fail_run("a tensor cannot be named '__metadata__' in a safetensors file");
-    entries.push_back(entry_of(item));
-  }
+SafetensorsEntry safetensors_entry(std::string name, DType dtype, const Shape& shape) {
+  SafetensorsEntry entry;
+  entry.name = std::move(name);
+  entry.file_dtype = safetensors_dtype(dtype);
+  entry.dtype = dtype;
+  entry.shape.assign(shape.extents().begin(), shape.extents().end());
+  if (dtype_is_complex(dtype)) entry.shape.push_back(2);
+  const std::optional<std::int64_t> bytes =
+      safetensors_bytes(find_safetensors_type(entry.file_dtype)->bits, entry.shape);
+  if (!bytes) fail_run("tensor '" + entry.name + "' " + shape.text() + " does not end on a byte");
+  entry.end = *bytes;
+  return entry;
+}
 
-  SafetensorsLayout layout;
-  layout.order.resize(items.size());
-  std::iota(layout.order.begin(), layout.order.end(), std::size_t{0});
-  std::ranges::sort(layout.order, [&](std::size_t a, std::size_t b) {
-    const int rank_a = find_safetensors_type(entries[a].file_dtype)->rank;
-    const int rank_b = find_safetensors_type(entries[b].file_dtype)->rank;
-    return rank_a != rank_b ? rank_a > rank_b : entries[a].name < entries[b].name;
-  });
+bool safetensors_before(const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  const int rank_a = find_safetensors_type(a.file_dtype)->rank;
+  const int rank_b = find_safetensors_type(b.file_dtype)->rank;
+  return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
+}
 
-  std::vector<SafetensorsEntry> ordered;
-  ordered.reserve(entries.size());
+std::string safetensors_beginning(std::span<SafetensorsEntry> entries, const SafetensorsMetadata& metadata) {
+  std::vector<std::string_view> names;
   std::int64_t position = 0;
-  for (const std::size_t index : layout.order) {
-    SafetensorsEntry entry = std::move(entries[index]);
+  for (SafetensorsEntry& entry : entries) {
+    if (entry.name == "__metadata__")
+      fail_run("a tensor cannot be named '__metadata__' in a safetensors file");
     const std::int64_t bytes = entry.bytes();
     entry.begin = position;
     entry.end = position += bytes;
-    ordered.push_back(std::move(entry));
+    names.push_back(entry.name);
   }
-  std::string json = safetensors_header_text(ordered, metadata);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice != names.end())
+    fail_run("two tensors are named '" + std::string(*twice) + "' in one safetensors file");
+  std::string json = safetensors_header_text(entries, metadata);
   json.append((8 - json.size() % 8) % 8, ' ');
   if (json.size() > static_cast<std::size_t>(kMaxSafetensorsHeader)) {
     fail_run("a safetensors header of " + std::to_string(json.size()) +
              " bytes; at most 100000000 are allowed");
   }
-  std::vector<std::string_view> names;
-  for (const SafetensorsEntry& entry : ordered) names.push_back(entry.name);
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end())
-    fail_run("two tensors are named '" + std::string(*twice) + "' in one safetensors file");
+  return length_prefix(json.size()) + json;
+}
 
-  layout.header = length_prefix(json.size()) + json;
-  layout.file_bytes = static_cast<std::int64_t>(layout.header.size()) + position;
+SafetensorsLayout plan_safetensors(std::span<const SafetensorsItem> items,
+                                   const SafetensorsMetadata& metadata) {
+  std::vector<SafetensorsEntry> entries;
+  entries.reserve(items.size());
+  for (const SafetensorsItem& item : items) entries.push_back(entry_of(item));
+
+  SafetensorsLayout layout;
+  layout.order.resize(items.size());
+  std::iota(layout.order.begin(), layout.order.end(), std::size_t{0});
+  std::ranges::sort(layout.order,
+                    [&](std::size_t a, std::size_t b) { return safetensors_before(entries[a], entries[b]); });
+  std::vector<SafetensorsEntry> ordered;
+  ordered.reserve(entries.size());
+  for (const std::size_t index : layout.order) ordered.push_back(std::move(entries[index]));
+  layout.header = safetensors_beginning(ordered, metadata);
+  layout.file_bytes =
+      static_cast<std::int64_t>(layout.header.size()) + (ordered.empty() ? 0 : ordered.back().end);
   return layout;
 }
 

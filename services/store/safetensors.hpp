@@ -53,6 +53,15 @@ SafetensorsLayout plan_safetensors(std::span<const SafetensorsItem> items,
 void write_safetensors(WritableFile& file, std::span<const SafetensorsItem> items,
                        const SafetensorsMetadata& metadata);
 
+/// The entry of a logical type and shape, with its bytes from 0. Throws Error(kRun) where they do not end on
+/// a byte.
+SafetensorsEntry safetensors_entry(std::string name, DType dtype, const Shape& shape);
+/// The order of the reference writer: types by falling alignment, then names.
+bool safetensors_before(const SafetensorsEntry& a, const SafetensorsEntry& b);
+/// The beginning of a file whose data are those of `entries` back to back: length prefix, JSON and padding.
+/// Sets begin and end of each. Throws Error(kRun) on a header over the limit, and as plan_safetensors does.
+std::string safetensors_beginning(std::span<SafetensorsEntry> entries, const SafetensorsMetadata& metadata);
+
 /// The format's name of a type, e.g. "F32" for f32 and c64.
 std::string_view safetensors_dtype(DType dtype);
 

@@ -167,7 +167,7 @@ TEST(Export, RefusesWhatItCannotDo) {
     int status;
     const char* says;
   } cases[] = {
-      {{"export"}, 2, "tenon: tenon export: usage: tenon export RUN --out FILE.safetensors [options]\n"},
+      {{"export"}, 2, "tenon: tenon export: usage: tenon export RUN --out PATH [options]\n"},
       {{"export", "runs/tiny", "--out", "model.safetensors"},
        2,
        "tenon: tenon export: model.safetensors exists; choose another --out, or add --overwrite\n"},

@@ -2,6 +2,8 @@
 // alternating global and local attention, logits of attention not divided by sqrt(d_head), learned positions,
 // head tied to the embedding. Parameter names are those of Hugging Face transformers. Data fields: "tokens"
 // and "targets", i32 [time].
+#include "importer.hpp"
+
 #include <fmt/format.h>
 #include <tenon/error.hpp>
 #include <tenon/model.hpp>
@@ -16,13 +18,13 @@
 namespace tenon::gpt_neo {
 
 /// GPT-Neo for other programs: the names of its weights and settings in transformers' GPTNeoForCausalLM
-/// ("tenon.model.names/1"), and the graph that ends in logits ("tenon.model.language/1"). Both are derived
+/// ("tenon.model.names/2"), and the graph that ends in logits ("tenon.model.language/1"). Both are derived
 /// from the graph that the model builds, so they always match what is trained.
-class Outside final : public ModelExport, public LanguageModel {
+class Outside final : public ModelNames, public LanguageModel {
  public:
   Outside(Model& model, const Options& options) : model_(model), options_(options) {}
 
-  ExportPlan export_plan(const DataInfo& data) override;
+  NamePlan name_plan(const DataInfo& data) override;
   LanguageGraph language_graph(const DataInfo& data) override;
   void* query(std::string_view interface_id);
 
@@ -256,7 +258,7 @@ T value(const NodeSpec& node, std::string_view option) {
 }  // namespace
 
 void* Outside::query(std::string_view interface_id) {
-  if (interface_id == ModelExport::kId) return static_cast<ModelExport*>(this);
+  if (interface_id == ModelNames::kId) return static_cast<ModelNames*>(this);
   return interface_id == LanguageModel::kId ? static_cast<LanguageModel*>(this) : nullptr;
 }
 
@@ -297,16 +299,19 @@ std::string Outside::config_json(const GraphSpec& graph) const {
   return text + "  \"eos_token_id\": null\n}\n";
 }
 
-ExportPlan Outside::export_plan(const DataInfo& data) {
+NamePlan Outside::name_plan(const DataInfo& data) {
   const GraphSpec graph = model_.build(data);
-  ExportPlan plan;
+  NamePlan plan;
   plan.files.push_back({"config.json", config_json(graph)});
+  // Masks that earlier versions stored, and the head, which is the embedding.
+  plan.derived = {"transformer.h.*.attn.attention.bias", "transformer.h.*.attn.attention.masked_bias",
+                  "lm_head.weight"};
   if (!options_.boolean("scale_logits")) return plan;
   const auto head =
       static_cast<double>(options_.integer("width")) / static_cast<double>(options_.integer("heads"));
   for (std::int64_t i = 0; i < options_.integer("layers"); ++i) {
     const std::string name = fmt::format("transformer.h.{}.attn.attention.q_proj.weight", i);
-    plan.weights.push_back({name, name, 1 / std::sqrt(head)});
+    plan.rules.push_back({.here = {name}, .there = {name}, .factor = 1 / std::sqrt(head)});
   }
   return plan;
 }
@@ -329,4 +334,4 @@ LanguageGraph Outside::language_graph(const DataInfo& data) {
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.gpt_neo",
                                .version = "0.1.0",
                                .summary = "GPT-Neo language model"},
-             tenon::gpt_neo::GptNeo)
+             tenon::gpt_neo::GptNeo, tenon::gpt_neo::Importer)

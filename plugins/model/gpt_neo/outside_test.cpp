@@ -57,8 +57,8 @@ TEST(GptNeoOutside, TellsTransformersItsSettings) {
       "gpt_neo",
       "layers = 3\nwidth = 16\nheads = 4\nwindow = 5\ncontext = 20\nvocabulary = 64\nmlp_ratio = 2.5\n"
       "activation = \"gelu_exact\"\ndropout = 0.25\nattention = [\"local\", \"global\"]");
-  const ExportPlan plan = offered<ModelExport>(model).export_plan(text_data());
-  EXPECT_TRUE(plan.weights.empty());
+  const NamePlan plan = offered<ModelNames>(model).name_plan(text_data());
+  EXPECT_TRUE(plan.rules.empty());
   ASSERT_EQ(plan.files.size(), 1u);
   EXPECT_EQ(plan.files[0].name, "config.json");
   EXPECT_EQ(plan.files[0].text, R"({
@@ -89,11 +89,11 @@ TEST(GptNeoOutside, FoldsTheScaleOfLogitsIntoQueries) {
   Bench bench("cpu", "auto", 1);
   auto model =
       bench.make_component<Model>("gpt_neo", "layers = 2\nwidth = 16\nheads = 4\nscale_logits = true");
-  const ExportPlan plan = offered<ModelExport>(model).export_plan(text_data());
-  ASSERT_EQ(plan.weights.size(), 2u);
-  EXPECT_EQ(plan.weights[1].parameter, "transformer.h.1.attn.attention.q_proj.weight");
-  EXPECT_EQ(plan.weights[1].name, plan.weights[1].parameter);
-  EXPECT_EQ(plan.weights[1].factor, 0.5);
+  const NamePlan plan = offered<ModelNames>(model).name_plan(text_data());
+  ASSERT_EQ(plan.rules.size(), 2u);
+  EXPECT_EQ(plan.rules[1].here, std::vector<std::string>{"transformer.h.1.attn.attention.q_proj.weight"});
+  EXPECT_EQ(plan.rules[1].there, plan.rules[1].here);
+  EXPECT_EQ(plan.rules[1].factor, 0.5);
 }
 
 }  // namespace
