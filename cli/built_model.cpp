@@ -241,6 +241,34 @@ report::ModelShapes model_shapes(Registry& registry, const Config& written) {
   return shapes;
 }
 
+std::vector<StoredTensor> model_parameters(Registry& registry, OfflineHost& host, const GraphSpec& graph,
+                                           const DataInfo& data) {
+  // The device that is in every build: layers ask it for operators, and no tensor is made on it.
+  Value table;
+  table.set("type", Value(std::string("cpu")), {});
+  const auto options =
+      resolve_options(component_request(table, registry.describe(Device::kKind, "cpu"), &registry)).options;
+  const train::NamedComponent<Device> device(registry.create<Device>("cpu", *options, host));
+  device->open({0, 1, "reference"});
+  const std::unique_ptr<Precision> plain = train::make_plain_precision();
+  const std::unique_ptr<LayerFactory> layers = make_registry_layers(registry, host);
+  host.set_layers(layers.get());
+  ExecutorSpec spec;
+  spec.layers = layers.get();
+  spec.device = device.get();
+  spec.host = &host;
+  spec.precision = plain.get();
+  std::vector<StoredTensor> parameters;
+  {
+    const std::unique_ptr<graph::Build> build = graph::infer_graph(spec, graph, data);
+    for (const graph::Declared& declared : build->declared)
+      parameters.push_back({declared.spec.name, declared.spec.dtype, declared.spec.shape});
+  }
+  host.set_layers(nullptr);
+  std::ranges::sort(parameters, {}, &StoredTensor::name);
+  return parameters;
+}
+
 ab::ModelSize model_size(const Config& config) {
   Runtime runtime;
   runtime.discover(config::plugin_paths(config));

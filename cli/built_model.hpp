@@ -5,10 +5,14 @@
 
 #include "ab/ladder_stage.hpp"
 #include "config/run_schema.hpp"
+#include "offline_host.hpp"
 #include "report/model_graph.hpp"
 #include "report/model_shapes.hpp"
 
 #include <tenon/registry.hpp>
+#include <tenon/stored_model.hpp>
+
+#include <vector>
 
 namespace tenon::cli {
 
@@ -19,6 +23,10 @@ report::ModelGraph read_model_graph(Registry& registry, config::CheckedRun& chec
 /// Totals of a configuration's language model. Reads [model] and [precision], and `context` of [data] where
 /// the model has none; opens no data and allocates no tensor. Throws Error(kConfig).
 report::ModelShapes model_shapes(Registry& registry, const Config& config);
+
+/// Parameters of a graph, by name ascending, without memory. Throws Error(kConfig) as a run would.
+std::vector<StoredTensor> model_parameters(Registry& registry, OfflineHost& host, const GraphSpec& graph,
+                                           const DataInfo& data);
 
 /// Parameters of a configuration's model, and what its data give in a slot of a run. Throws Error(kConfig).
 ab::ModelSize model_size(const Config& config);

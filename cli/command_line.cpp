@@ -185,10 +185,10 @@ std::string quoted_command_line(const std::vector<std::string>& arguments) {
 }
 
 std::span<const Command* const> commands() {
-  static constexpr std::array kAll{&kTrain,  &kLaunch,      &kAb,        &kCheck,     &kGraph,     &kInspect,
-                                   &kDoctor, &kConformance, &kNewPlugin, &kReport,    &kCompare,   &kEvaluate,
-                                   &kExport, &kExportStudy, &kQuantize,  &kGenerate,  &kTransform, &kSimulate,
-                                   &kPower,  &kReproduce,   &kManual,    &kCompletion};
+  static constexpr std::array kAll{
+      &kTrain,     &kLaunch,    &kAb,       &kCheck,    &kGraph,     &kInspect, &kDoctor,      &kConformance,
+      &kNewPlugin, &kReport,    &kCompare,  &kEvaluate, &kExport,    &kImport,  &kExportStudy, &kQuantize,
+      &kGenerate,  &kTransform, &kSimulate, &kPower,    &kReproduce, &kManual,  &kCompletion};
   return kAll;
 }
 

@@ -82,6 +82,7 @@ extern const Command kExport;
 extern const Command kExportStudy;
 extern const Command kGenerate;
 extern const Command kGraph;
+extern const Command kImport;
 extern const Command kLaunch;
 extern const Command kNewPlugin;
 extern const Command kPower;

@@ -102,7 +102,7 @@ class Source {
     checkpoint_ = run_->open(step);
     return *checkpoint_;
   }
-  /// Of the weights as they are stored: `weights_hash` of a run at that slot.
+  /// Digest of the weights as they are stored: `weights_hash` of a run at that slot.
   std::string hash() {
     if (run_ == nullptr) return std::string(folder_->digest());
     StateHasher hasher;
