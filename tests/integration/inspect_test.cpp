@@ -138,9 +138,12 @@ Components offered_components() {
 }
 
 /// Names of components in the sources: some plugins need libraries that are not installed everywhere.
+/// Importers are in the plugins of their models.
 std::string sources_of(const std::string& kind) {
   std::string text;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(TENON_SOURCE_DIR) / "plugins" / kind)) {
+  const fs::path plugins = fs::path(TENON_SOURCE_DIR) / "plugins";
+  for (const auto& entry :
+       fs::recursive_directory_iterator(plugins / (kind == "importer" ? "model" : kind))) {
     if (entry.path().extension() == ".hpp" || entry.path().extension() == ".cpp")
       text += read_file(entry.path());
   }
