@@ -216,6 +216,7 @@ class Stages {
       fail_config(
           "a run with stages has one process in this version; train the stages one by one, each with "
           "[init] from = the one before");
+    check_all();
     std::string base = request.run_dir;
     if (base.empty()) {
       const Value* const name = file.find("run.name");
@@ -258,6 +259,18 @@ class Stages {
   }
 
  private:
+  /// A mistake in the last stage is found before the first is trained, and before anything is written.
+  void check_all() {
+    const std::vector<std::string> somewhere(stages_.size(), std::filesystem::current_path().string());
+    for (std::size_t index = 0; index < stages_.size(); ++index) {
+      const Stage& stage = stages_[index];
+      if (stage.transforms) continue;
+      at_stage(stage.origin, stage.name, [&] {
+        config::check_run(stage_config(stages_, static_cast<int>(index), somewhere), runtime_.registry(), {});
+      });
+    }
+  }
+
   /// Digest of the resolved configuration, with keys in place of the folders of other stages.
   std::string key_of(const Config& config) {
     Value root = config.find("transform") != nullptr

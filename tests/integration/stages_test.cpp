@@ -190,12 +190,15 @@ TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
       {"[[stage]]\nname = \"a\"\ninit = \"a\"\n", "which is itself"},
       {"[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\ninit = \"c\"\n", "there is no stage"},
       {"[[stage]]\nname = \"a\"\nset = [\"recovery.typ=1\"]\n", "recovery"},
+      {"[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\nset = [\"optimizer.lrr=1\"]\n",
+       "did you mean 'lr'"},
       {"[at.b.run]\nsteps = 1\n[[stage]]\nname = \"a\"\n", "[at.b]: there is no stage of that name"},
       {"[[stage]]\nname = \"a\"\nsteps = 3\n", "has no option 'steps'"},
       {"[[stage]]\nname = \"a\"\nextends = [\"nowhere.toml\"]\n", "nowhere.toml"},
   };
   for (const auto& c : cases) {
-    write_file(scratch_ / "wrong.toml", read_file(scratch_ / "run.toml") + "\n" + c.text);
+    write_file(scratch_ / "wrong.toml",
+               replaced(read_file(scratch_ / "run.toml"), "\"tiny\"", "\"wrong\"") + "\n" + c.text);
     for (const char* command : {"check", "train"}) {
       const Ended ended = scratch_.run({command, "wrong.toml"});
       EXPECT_EQ(ended.status, 2) << c.text << ended.err;
