@@ -196,9 +196,9 @@ std::map<std::string, double> account_of_200_phases() {
 
 TEST(FillerActuator, BlocksAndDrainsAreAsLongAsTheySay) {
   // A neighbour that slows a core down, or a host that takes it away, lengthens CPU time as well: one quiet
-  // try of three is enough.
+  // try of five is enough.
   std::map<std::string, double> facts;
-  for (int tries = 0; tries < 3; ++tries) {
+  for (int tries = 0; tries < 5; ++tries) {
     facts = account_of_200_phases();
     if (std::max(facts["block_p99_s"], facts["drain_cpu_p99_s"]) <= 1.5 * kUsual.block_s) break;
   }
