@@ -16,9 +16,11 @@
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <utility>
 
 namespace tenon::cli {
@@ -89,6 +91,58 @@ void require_machine(Registry& registry, config::CheckedRun& checked) {
   if (const std::string lacks = transport.guarded(*reaches)->missing(); !lacks.empty()) fail_config(lacks);
 }
 
+using Parameters = std::map<std::string, std::string>;  // "fc1.weight" -> "f32 [64, 10]"
+
+Parameters parameters_of(Registry& registry, const Config& resolved) {
+  config::CheckedRun checked = config::check_run(resolved, registry, {});
+  Parameters found;
+  for (const auto& node : read_model_graph(registry, checked).nodes)
+    for (const auto& parameter : node.parameters)
+      found.emplace(parameter.name, fmt::format("{} {}", parameter.dtype, parameter.shape));
+  return found;
+}
+
+/// The stage whose weights a stage begins with as they are, if both models can be built before any is
+/// trained; else -1.
+int plain_source(const std::vector<train::Stage>& stages, std::size_t index) {
+  const train::Stage& stage = stages[index];
+  const Value* const from = stage.config.find("init.from");
+  if (stage.transforms || stage.needs.size() != 1 || from == nullptr) return -1;
+  const train::Stage& source = stages[stage.needs.front()];
+  if (from->text() != "stage:" + source.name || source.transforms) return -1;
+  const Value* const begins = source.config.find("init.from");
+  const std::size_t read = begins != nullptr && begins->text().starts_with("stage:") ? 1 : 0;
+  for (const char* const edit : {"init.rename", "init.missing", "init.extra"})
+    if (stage.config.find(edit) != nullptr) return -1;
+  return source.needs.size() == read ? stage.needs.front() : -1;
+}
+
+/// Throws Error(kConfig) that lists what differs, before hours are spent on the stage that comes first.
+void require_same_model(const train::Stage& source, const Parameters& there, const train::Stage& stage,
+                        const Parameters& here) {
+  constexpr std::size_t kMost = 20;
+  std::vector<std::string> lines;
+  for (const auto& [name, form] : here) {
+    const auto other = there.find(name);
+    if (other == there.end())
+      lines.push_back(fmt::format("  not there: {}", name));
+    else if (other->second != form)
+      lines.push_back(fmt::format("  differs: {} is {} there and {} here", name, other->second, form));
+  }
+  for (const auto& entry : there)
+    if (here.count(entry.first) == 0) lines.push_back(fmt::format("  not in this model: {}", entry.first));
+  if (lines.empty()) return;
+  const std::size_t all = lines.size();
+  if (all > kMost) {
+    lines.resize(kMost);
+    lines.push_back(fmt::format("  and {} more", all - kMost));
+  }
+  fail_config(fmt::format(
+      "{}: stage \"{}\" begins with the weights of \"{}\", and {} parameter{} do not fit:\n{}\n"
+      "give it init = \"draw\", or rename, missing or extra in [init]",
+      stage.origin.text(), stage.name, source.name, all, all == 1 ? "" : "s", fmt::join(lines, "\n")));
+}
+
 /// Every stage, as far as it can be checked before the others are trained.
 int check_stages(Runtime& runtime, const Config& config, const std::string& path,
                  const po::variables_map& values) {
@@ -96,9 +150,14 @@ int check_stages(Runtime& runtime, const Config& config, const std::string& path
     fail_config("tenon check: --explain and --json are for one run, and this file has stages; use --print");
   const std::vector<train::Stage> stages = train::read_stages(config);
   std::string text = path + ": ok\n";
+  std::vector<Config> all;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     std::vector<std::string> facts;
-    const Config resolved = train::check_stage(runtime, stages, static_cast<int>(i), &facts);
+    const Config& resolved =
+        all.emplace_back(train::check_stage(runtime, stages, static_cast<int>(i), &facts));
+    if (const int source = plain_source(stages, i); source >= 0)
+      require_same_model(stages[source], parameters_of(runtime.registry(), all[source]), stages[i],
+                         parameters_of(runtime.registry(), resolved));
     text += fmt::format("stage {} of {}: {}\n", i + 1, stages.size(), stages[i].name);
     if (values.count("print") > 0) text += to_toml(resolved.root(), true);
     if (values.count("print") > 0) continue;

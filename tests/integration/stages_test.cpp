@@ -210,6 +210,10 @@ TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
   const Ended check = scratch_.run({"check", "staged.toml"});
   EXPECT_EQ(check.status, 0) << check.err;
   EXPECT_THAT(check.out, HasSubstr("stage 3 of 3: third"));
+  const Ended planned = scratch_.run({"check", "staged.toml", "--set", "at.second.model.width=32"});
+  EXPECT_EQ(planned.status, 2);
+  EXPECT_THAT(planned.err, AllOf(HasSubstr("stage \"second\" begins with the weights of \"first\""),
+                                 HasSubstr("is f32 [16] there and f32 [32] here")));
   const Ended wider = train("wider", {"--set", "at.second.model.width=32"});
   EXPECT_EQ(wider.status, 2);
   EXPECT_THAT(wider.err, HasSubstr("is f32 [16] there and f32 [32] here"));

@@ -124,7 +124,11 @@ TEST_P(Kept, TakesTheMemoryOfWhatIsKeptAndNoMore) {
                        kept = bytes({.training = training, .keep = {"a", "c"}}),
                        all = bytes({.training = training, .keep_values = true});
     EXPECT_GE(kept, none);
-    EXPECT_LT(kept, all);
+    // Kernels without products in bf16 convert operands, in scratch that may be the peak of every plan.
+    if (policy_->activations() == DType::kF32)
+      EXPECT_LT(kept, all);
+    else
+      EXPECT_LE(kept, all);
   }
   const auto some = make({.keep = {"a", "c"}});
   const std::size_t element = policy_->activations() == DType::kF32 ? 4 : 2;
