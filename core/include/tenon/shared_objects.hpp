@@ -21,8 +21,8 @@ class SharedObjects {
  public:
   static constexpr const char* kId = "tenon.shared_objects/1";
   virtual ~SharedObjects();
-  /// The object of `key`, which `make` makes where nobody holds one; one `make` at a time. Shared ownership,
-  /// because its holders end in any order: the last one ends it.
+  /// Returns the object of `key`, or what `make` returns if there is none; one `make` runs at a time. Holders
+  /// end in any order, so ownership is shared: the object ends with its last holder.
   virtual std::shared_ptr<SharedObject> get(std::string_view key,
                                             const std::function<std::unique_ptr<SharedObject>()>& make) = 0;
 };

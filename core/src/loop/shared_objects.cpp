@@ -1,4 +1,4 @@
-// Objects of a rank by key, each for as long as somebody holds it.
+// Objects of a rank by key. The map holds weak pointers, so an object ends with its last holder.
 #include <tenon/shared_objects.hpp>
 
 #include <map>

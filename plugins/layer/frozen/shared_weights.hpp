@@ -18,7 +18,7 @@ class SharedWeights final : public SharedObject {
  public:
   explicit SharedWeights(Device& device) : device_(device) {}
 
-  /// Sets of one parameter each, in the order of `parameters`; loads those that nobody loaded yet. They live
+  /// Sets of one parameter each, in the order of `parameters`; loads those that are not loaded yet. They live
   /// as long as this. Throws Error(kConfig) that lists every parameter which `model` lacks, or has in another
   /// shape.
   std::vector<ParameterSet*> load(StoredModel& model, const std::vector<ParameterInfo>& parameters);
