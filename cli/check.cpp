@@ -7,6 +7,7 @@
 #include "config/run_schema.hpp"
 #include "offline_host.hpp"
 #include "report/runs.hpp"
+#include "run/initial_state.hpp"
 #include "run/stages.hpp"
 #include "transform.hpp"
 #include "transform/plan.hpp"
@@ -16,7 +17,6 @@
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -102,45 +102,38 @@ Parameters parameters_of(Registry& registry, const Config& resolved) {
   return found;
 }
 
-/// The stage whose weights a stage begins with as they are, if both models can be built before any is
-/// trained; else -1.
-int plain_source(const std::vector<train::Stage>& stages, std::size_t index) {
-  const train::Stage& stage = stages[index];
-  const Value* const from = stage.config.find("init.from");
-  if (stage.transforms || stage.needs.size() != 1 || from == nullptr) return -1;
-  const train::Stage& source = stages[stage.needs.front()];
-  if (from->text() != "stage:" + source.name || source.transforms) return -1;
-  const Value* const begins = source.config.find("init.from");
-  const std::size_t read = begins != nullptr && begins->text().starts_with("stage:") ? 1 : 0;
-  for (const char* const edit : {"init.rename", "init.missing", "init.extra"})
-    if (stage.config.find(edit) != nullptr) return -1;
-  return source.needs.size() == read ? stage.needs.front() : -1;
+/// Whether the graph of a stage can be built before any stage is trained.
+bool is_plain(const train::Stage& stage) {
+  return !stage.transforms && !stage.reads_others;
 }
 
-/// Throws Error(kConfig) that lists what differs, before hours are spent on the stage that comes first.
+/// The stage whose weights a stage begins with as they are, if both can be built; else -1.
+int plain_source(const std::vector<train::Stage>& stages, const train::Stage& stage) {
+  if (stage.begins_with < 0 || !is_plain(stage) || !is_plain(stages[stage.begins_with])) return -1;
+  for (const char* const edit : {"init.rename", "init.missing", "init.extra"})
+    if (stage.config.find(edit) != nullptr) return -1;
+  return stage.begins_with;
+}
+
+/// Throws Error(kConfig) that lists what differs, before the stage that comes first is trained.
 void require_same_model(const train::Stage& source, const Parameters& there, const train::Stage& stage,
                         const Parameters& here) {
-  constexpr std::size_t kMost = 20;
-  std::vector<std::string> lines;
+  std::vector<std::string> missing, extra, differing;
   for (const auto& [name, form] : here) {
     const auto other = there.find(name);
     if (other == there.end())
-      lines.push_back(fmt::format("  not there: {}", name));
+      missing.push_back(name);
     else if (other->second != form)
-      lines.push_back(fmt::format("  differs: {} is {} there and {} here", name, other->second, form));
+      differing.push_back(fmt::format("{} is {} there and {} here", name, other->second, form));
   }
   for (const auto& entry : there)
-    if (here.count(entry.first) == 0) lines.push_back(fmt::format("  not in this model: {}", entry.first));
-  if (lines.empty()) return;
-  const std::size_t all = lines.size();
-  if (all > kMost) {
-    lines.resize(kMost);
-    lines.push_back(fmt::format("  and {} more", all - kMost));
-  }
-  fail_config(fmt::format(
-      "{}: stage \"{}\" begins with the weights of \"{}\", and {} parameter{} do not fit:\n{}\n"
-      "give it init = \"draw\", or rename, missing or extra in [init]",
-      stage.origin.text(), stage.name, source.name, all, all == 1 ? "" : "s", fmt::join(lines, "\n")));
+    if (here.count(entry.first) == 0) extra.push_back(entry.first);
+  const std::string list = train::misfits(missing, extra, differing);
+  if (list.empty()) return;
+  fail_config(
+      fmt::format("{}: stage \"{}\" begins with the weights of \"{}\": {}\n"
+                  "give it init = \"draw\", or rename, missing or extra in [init]",
+                  stage.origin.text(), stage.name, source.name, list));
 }
 
 /// Every stage, as far as it can be checked before the others are trained.
@@ -155,7 +148,7 @@ int check_stages(Runtime& runtime, const Config& config, const std::string& path
     std::vector<std::string> facts;
     const Config& resolved =
         all.emplace_back(train::check_stage(runtime, stages, static_cast<int>(i), &facts));
-    if (const int source = plain_source(stages, i); source >= 0)
+    if (const int source = plain_source(stages, stages[i]); source >= 0)
       require_same_model(stages[source], parameters_of(runtime.registry(), all[source]), stages[i],
                          parameters_of(runtime.registry(), resolved));
     text += fmt::format("stage {} of {}: {}\n", i + 1, stages.size(), stages[i].name);

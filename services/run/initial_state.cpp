@@ -32,31 +32,6 @@ const StoredTensor* find(std::span<const StoredTensor> tensors, std::string_view
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
-/// All differences of the two models in one error.
-void require_same(const config::InitSettings& init, std::string_view folder,
-                  const std::vector<std::string>& missing, const std::vector<std::string>& extra,
-                  const std::vector<std::string>& differing) {
-  std::vector<std::string> lines;
-  const auto add = [&](const char* what, const std::vector<std::string>& names) {
-    for (const std::string& name : names) lines.push_back(fmt::format("  {}: {}", what, name));
-  };
-  if (!init.draw_missing) add("not there", missing);
-  if (!init.drop_extra) add("not in this model", extra);
-  add("differs", differing);
-  if (lines.empty()) return;
-  const std::size_t all = lines.size();
-  if (all > kMostListed) {
-    lines.resize(kMostListed);
-    lines.push_back(fmt::format("  and {} more", all - kMostListed));
-  }
-  const bool names = differing.size() < all;
-  fail_config(
-      fmt::format("{}[init] from = {}: {} parameter{} do not fit this model:\n{}{}",
-                  init.origin.file.empty() ? "" : init.origin.text() + ": ", config::quoted(folder), all,
-                  all == 1 ? "" : "s", fmt::join(lines, "\n"),
-                  names ? "\nwrite rename, missing = \"draw\" or extra = \"drop\" where that is meant" : ""));
-}
-
 /// Reads rows of a stored tensor into this rank's rows of a table.
 void read_table(StoredModel& model, std::string_view tensor, RowTable& table) {
   graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
@@ -87,6 +62,25 @@ std::string renamed(const std::vector<std::string>& rules, std::string_view ther
   return std::string(there);
 }
 
+std::string misfits(const std::vector<std::string>& missing, const std::vector<std::string>& extra,
+                    const std::vector<std::string>& differing) {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* what, const std::vector<std::string>& names) {
+    for (const std::string& name : names) lines.push_back(fmt::format("  {}: {}", what, name));
+  };
+  add("not there", missing);
+  add("not in this model", extra);
+  add("differs", differing);
+  if (lines.empty()) return "";
+  const std::size_t all = lines.size();
+  if (all > kMostListed) {
+    lines.resize(kMostListed);
+    lines.push_back(fmt::format("  and {} more", all - kMostListed));
+  }
+  return fmt::format("{} parameter{} do not fit this model:\n{}", all, all == 1 ? "" : "s",
+                     fmt::join(lines, "\n"));
+}
+
 InitialState::InitialState(const config::InitSettings& init, Registry& registry, Host& host,
                            FileSystem& files)
     : init_(init) {
@@ -114,6 +108,19 @@ std::string InitialState::place() const {
   return init_.origin.file.empty() ? "" : init_.origin.text() + ": ";
 }
 
+void InitialState::require_same(const std::vector<std::string>& missing,
+                                const std::vector<std::string>& extra,
+                                const std::vector<std::string>& differing) const {
+  const std::vector<std::string> refused_missing = init_.draw_missing ? std::vector<std::string>{} : missing;
+  const std::vector<std::string> refused_extra = init_.drop_extra ? std::vector<std::string>{} : extra;
+  const std::string list = misfits(refused_missing, refused_extra, differing);
+  if (list.empty()) return;
+  const bool names = !refused_missing.empty() || !refused_extra.empty();
+  fail_config(
+      fmt::format("{}[init] from = {}: {}{}", place(), config::quoted(model_->folder()), list,
+                  names ? "\nwrite rename, missing = \"draw\" or extra = \"drop\" where that is meant" : ""));
+}
+
 void InitialState::load_weights(ParameterSet& live, Device& device) {
   std::map<std::string, const StoredTensor*> there;  // by name here
   for (const StoredTensor& tensor : model_->parameters()) {
@@ -138,7 +145,7 @@ void InitialState::load_weights(ParameterSet& live, Device& device) {
   }
   std::vector<std::string> extra;
   for (const auto& entry : there) extra.push_back(entry.first);
-  require_same(init_, model_->folder(), missing, extra, differing);
+  require_same(missing, extra, differing);
 
   std::vector<std::byte> staging;
   for (const ParameterInfo& info : live.parameters()) {

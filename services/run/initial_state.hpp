@@ -48,6 +48,9 @@ class InitialState {
  private:
   void open(Registry& registry, Host& host, FileSystem& files);
   std::string place() const;
+  /// Throws Error(kConfig) that lists all differences which [init] does not permit.
+  void require_same(const std::vector<std::string>& missing, const std::vector<std::string>& extra,
+                    const std::vector<std::string>& differing) const;
 
   config::InitSettings init_;
   std::unique_ptr<StoredModel> model_;
@@ -55,6 +58,11 @@ class InitialState {
   LoadedWeights loaded_;
   std::map<std::string, std::string> names_;  ///< of parameters: here -> there, loaded ones
 };
+
+/// "13 parameters do not fit this model:" and a line for each, at most 40; "" where all fit. `differing` says
+/// how.
+std::string misfits(const std::vector<std::string>& missing, const std::vector<std::string>& extra,
+                    const std::vector<std::string>& differing);
 
 /// Name here of a parameter that is called `there` in the other run; the first rule that fits decides.
 std::string renamed(const std::vector<std::string>& rules, std::string_view there);

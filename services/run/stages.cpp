@@ -69,8 +69,10 @@ void for_each_text(Value& value, Visit&& visit) {
   }
 }
 
-int find_stage(const std::vector<Stage>& stages, std::string_view name) {
-  const auto found = std::ranges::find(stages, name, &Stage::name);
+/// The stage of a text "stage:NAME"; -1 for other texts.
+int stage_named(std::string_view text, const std::vector<Stage>& stages) {
+  if (!text.starts_with(kReference)) return -1;
+  const auto found = std::ranges::find(stages, text.substr(kReference.size()), &Stage::name);
   return found == stages.end() ? -1 : static_cast<int>(found - stages.begin());
 }
 
@@ -177,6 +179,16 @@ void find_needs(Stage& stage, int index, const std::vector<std::string>& names) 
   stage.needs.erase(std::unique(stage.needs.begin(), stage.needs.end()), stage.needs.end());
 }
 
+/// Finds out whether a stage only begins with another one.
+void find_use(Stage& stage, const std::vector<Stage>& earlier) {
+  if (const Value* const from = stage.config.find("init.from"); from != nullptr && from->is_text())
+    stage.begins_with = stage_named(from->text(), earlier);
+  Value root = stage.config.root();
+  if (stage.begins_with >= 0) root.find("init")->erase("from");
+  for_each_text(root,
+                [&](const Value& text) { stage.reads_others |= stage_named(text.text(), earlier) >= 0; });
+}
+
 bool is_folder_name(const std::string& name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -230,7 +242,9 @@ class Stages {
     RunResult result;
     for (int index = 0; index < static_cast<int>(stages_.size()); ++index) {
       const Config ready = stage_config(stages_, index, folders_);
-      keys_.push_back(at_stage(stages_[index].origin, stages_[index].name, [&] { return key_of(ready); }));
+      const Value resolved =
+          at_stage(stages_[index].origin, stages_[index].name, [&] { return resolve(ready); });
+      keys_.push_back(key_of(resolved));
       const std::string folder = folder_of(index);
       std::unique_ptr<StageLock> lock;
       if (!plan_.shared.empty()) lock = std::make_unique<StageLock>(folder + ".lock", kStageDeadline);
@@ -238,7 +252,7 @@ class Stages {
       const bool done = is_complete(folder);
       if (plan_.progress) plan_.progress(index, static_cast<int>(stages_.size()), stages_[index].name, done);
       if (done && !stages_[index].transforms) {
-        require_same(index, ready);
+        require_same(index, resolved);
         result = read_summary(*files_, open_newest_attempt(*files_, folder).path);
       }
       if (done) continue;
@@ -264,18 +278,19 @@ class Stages {
     const std::vector<std::string> somewhere(stages_.size(), std::filesystem::current_path().string());
     for (std::size_t index = 0; index < stages_.size(); ++index) {
       const Stage& stage = stages_[index];
-      if (stage.transforms) continue;
-      at_stage(stage.origin, stage.name, [&] {
-        config::check_run(stage_config(stages_, static_cast<int>(index), somewhere), runtime_.registry(), {});
-      });
+      at_stage(stage.origin, stage.name,
+               [&] { resolve(stage_config(stages_, static_cast<int>(index), somewhere)); });
     }
   }
 
-  /// Digest of the resolved configuration, with keys in place of the folders of other stages.
-  std::string key_of(const Config& config) {
-    Value root = config.find("transform") != nullptr
-                     ? config.root()
-                     : config::check_run(config, runtime_.registry(), {}).resolved.root();
+  /// With defaults filled in; the tables of a transform as they are.
+  Value resolve(const Config& config) {
+    if (config.find("transform") != nullptr) return config.root();
+    return config::check_run(config, runtime_.registry(), {}).resolved.root();
+  }
+
+  /// Digest of a resolved configuration, with keys in place of the folders of other stages.
+  std::string key_of(Value root) {
     if (Value* const run = root.find("run")) run->erase("name");
     for_each_text(root, [&](Value& text) {
       const auto found = std::ranges::find(folders_, text.text());
@@ -314,9 +329,8 @@ class Stages {
   }
 
   /// A stage that is complete is not trained again, so it must be the one that the file describes.
-  void require_same(int index, const Config& ready) {
+  void require_same(int index, const Value& now) {
     const std::string path = open_newest_attempt(*files_, folders_.back()).path + "/config.resolved.toml";
-    const Value now = config::check_run(ready, runtime_.registry(), {}).resolved.root();
     std::vector<std::string> keys;
     for (const Difference& difference : differences(Config::load(path, {}).root(), now))
       if (difference.key != "run.name") keys.push_back(difference.key);
@@ -395,6 +409,7 @@ std::vector<Stage> read_stages(const Config& file) {
                 tables[i].options->has("transform")};
     (stage.transforms ? set_source : set_init)(stage, *tables[i].options, static_cast<int>(i), stages);
     find_needs(stage, static_cast<int>(i), names);
+    find_use(stage, stages);
     for (const int needed : stage.needs) {
       if (!stages[needed].transforms && stages[needed].config.find("recovery") == nullptr)
         fail_at(stages[needed].origin,
@@ -409,9 +424,8 @@ std::vector<Stage> read_stages(const Config& file) {
 Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders) {
   Value root = stages[index].config.root();
   for_each_text(root, [&](Value& text) {
-    if (!text.text().starts_with(kReference)) return;
-    const int stage = find_stage(stages, text.text().substr(kReference.size()));
-    text = with_origin(Value(folders.at(stage)), text.origin);
+    if (const int stage = stage_named(text.text(), stages); stage >= 0)
+      text = with_origin(Value(folders.at(stage)), text.origin);
   });
   return stages[index].config.with_root(std::move(root));
 }
@@ -421,17 +435,13 @@ namespace {
 Config check_alone(Runtime& runtime, const std::vector<Stage>& stages, int index,
                    std::vector<std::string>* facts) {
   const Stage& stage = stages[index];
-  const Value* const from = stage.config.find("init.from");
-  const bool begins_with_stage = from != nullptr && from->is_text() && from->text().starts_with(kReference);
   Value root = stage.config.root();
-  if (begins_with_stage) root.erase("init");
+  if (stage.begins_with >= 0) root.erase("init");
   if (stage.transforms) {
     if (facts != nullptr) *facts = {"a transform: its sources are opened when they are there"};
     return stage.config;
   }
-  bool reads_others = false;
-  for_each_text(root, [&](const Value& text) { reads_others |= text.text().starts_with(kReference); });
-  if (!reads_others) return runtime.check(stage.config.with_root(std::move(root)), facts);
+  if (!stage.reads_others) return runtime.check(stage.config.with_root(std::move(root)), facts);
   const std::vector<std::string> somewhere(stages.size(), std::filesystem::current_path().string());
   const Config placed = stage_config(stages, index, somewhere);
   if (facts != nullptr) *facts = {"reads other stages, so it is built when they are there"};

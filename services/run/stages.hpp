@@ -19,10 +19,12 @@ namespace tenon::train {
 
 struct Stage {
   std::string name;
-  Config config;            ///< complete but for the folders of other stages
-  std::vector<int> needs;   ///< earlier stages whose folders its configuration names, ascending
-  Origin origin;            ///< of its table
-  bool transforms = false;  ///< it trains nothing: its configuration is that of `tenon transform`
+  Config config;              ///< complete but for the folders of other stages
+  std::vector<int> needs;     ///< earlier stages whose folders its configuration names, ascending
+  Origin origin;              ///< of its table
+  bool transforms = false;    ///< it trains nothing: its configuration is that of `tenon transform`
+  int begins_with = -1;       ///< earlier stage that [init] from names; -1: none
+  bool reads_others = false;  ///< it names stages elsewhere too, e.g. in its graph
 };
 
 /// The tables that a file with stages has beside those of a run, for editors.

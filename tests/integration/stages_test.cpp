@@ -214,6 +214,13 @@ TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
   EXPECT_EQ(planned.status, 2);
   EXPECT_THAT(planned.err, AllOf(HasSubstr("stage \"second\" begins with the weights of \"first\""),
                                  HasSubstr("is f32 [16] there and f32 [32] here")));
+  // A stage that also reads its source in its graph can be built only once that is there.
+  const std::string teacher =
+      "at.second.model.insert=[{after=\"tokens\", name=\"t\", type=\"frozen\", model=\"stage:first\", "
+      "inputs=[\"tokens\"]}]";
+  const Ended reads = scratch_.run({"check", "staged.toml", "--set", teacher});
+  EXPECT_EQ(reads.status, 0) << reads.err;
+  EXPECT_THAT(reads.out, HasSubstr("reads other stages, so it is built when they are there"));
   const Ended wider = train("wider", {"--set", "at.second.model.width=32"});
   EXPECT_EQ(wider.status, 2);
   EXPECT_THAT(wider.err, HasSubstr("is f32 [16] there and f32 [32] here"));
