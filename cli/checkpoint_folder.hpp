@@ -15,11 +15,6 @@
 
 namespace tenon::cli {
 
-/// JSON text as a value. Members and items that are null are left out. `label` begins messages and is the
-/// origin of every value. Throws Error(kConfig) for text that is no JSON, for duplicate keys, and for more
-/// than 64 levels.
-Value parse_json(std::string_view text, const std::string& label);
-
 /// File by tensor. Throws Error(kConfig) for text that is no index, and for files outside its folder.
 std::map<std::string, std::string> parse_weights_index(std::string_view text, const std::string& label);
 

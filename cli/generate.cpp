@@ -90,7 +90,7 @@ class Predictor {
   std::vector<double> row_;
 };
 
-std::vector<std::int32_t> prompt_ids(const TextCodec* codec, const std::string& prompt,
+std::vector<std::int32_t> prompt_ids(const Tokenizer* codec, const std::string& prompt,
                                      std::int64_t vocabulary) {
   std::vector<std::int32_t> ids = codec != nullptr ? codec->encode(prompt) : parse_ids(prompt);
   if (ids.empty()) fail_config("tenon generate: --prompt is empty; the model needs a token to go on from");
@@ -139,7 +139,8 @@ int run_generate(const std::vector<std::string>& arguments) {
   if (values.count("step") > 0) step = values["step"].as<std::int64_t>();
   const auto stored = trained.open(step);
   Predictor predictor(trained, *stored);
-  const auto* codec = static_cast<TextCodec*>(predictor.data().query(TextCodec::kId));
+  auto* const tokenized = static_cast<TokenizedText*>(predictor.data().query(TokenizedText::kId));
+  const Tokenizer* const codec = tokenized != nullptr ? &tokenized->tokenizer() : nullptr;
   const auto& prompt = values["prompt"].as<std::string>();
   std::vector<std::int32_t> ids = prompt_ids(codec, prompt, predictor.vocabulary());
   const std::size_t given = ids.size();

@@ -15,6 +15,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
+#include <tenon/generator.hpp>
 #include <tenon/host.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
@@ -47,6 +48,7 @@
 #include <tenon/runtime.hpp>
 #include <tenon/sdk/bf16.hpp>
 #include <tenon/sdk/block_exchange.hpp>
+#include <tenon/sdk/byte_tokenizer.hpp>
 #include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
@@ -181,6 +183,8 @@ TYPE(ExecutorSpec)
 TYPE(RunSpec)
 TYPE(LossValue)
 TYPE(PlanLine)
+TYPE(SequenceState)
+TYPE(StepRun)
 TYPE(Executor)
 TYPE(SetContents)
 TYPE(ParameterReady)
@@ -193,6 +197,13 @@ TYPE(WritableFile)
 TYPE(ReadableFile)
 TYPE(DirectoryEntry)
 TYPE(FileSystem)
+
+// <tenon/generator.hpp>
+TYPE(GenerationSpec)
+TYPE(Prompt)
+TYPE(GenerationEnd)
+TYPE(Generated)
+TYPE(Generator)
 
 // <tenon/host.hpp>
 TYPE(LogLevel)
@@ -245,12 +256,14 @@ TYPE(TensorObserver)
 TYPE(RowObserver)
 
 // <tenon/on_policy.hpp>
-TYPE(LiveModel)
 TYPE(OnPolicyDataset)
 
 // <tenon/ops/attention.hpp>
 TYPE(AttentionSpec)
 TYPE(AttentionMasks)
+TYPE(CachedAttentionSpec)
+TYPE(CachedRows)
+TYPE(CachedAttentionKernel)
 TYPE(AttentionKernel)
 TYPE(Attention)
 
@@ -401,6 +414,7 @@ TYPE(Registry)
 
 // <tenon/reward.hpp>
 TYPE(RewardSample)
+TYPE(RewardParts)
 TYPE(Reward)
 
 // <tenon/row_service.hpp>
@@ -426,6 +440,9 @@ TYPE(Direction)
 TYPE(Deposit)
 TYPE(Flight)
 TYPE(BlockExchange)
+
+// <tenon/sdk/byte_tokenizer.hpp>
+TYPE(ByteTokenizer)
 
 // <tenon/sdk/communicator_arguments.hpp>
 TYPE(CommunicatorArguments)
@@ -485,7 +502,7 @@ TYPE(OuterRule)
 TYPE(OuterUpdate)
 
 // <tenon/sdk/outside_training.hpp>
-TYPE(TextCodec)
+TYPE(TokenizedText)
 TYPE(LanguageGraph)
 TYPE(LanguageModel)
 TYPE(NameRule)
@@ -579,7 +596,8 @@ TYPE(LinearSite)
 TYPE(StateVisitor)
 
 // <tenon/stepwise.hpp>
-TYPE(StepContext)
+TYPE(PositionwiseLayer)
+TYPE(Steps)
 TYPE(StepwiseLayer)
 
 // <tenon/stored_model.hpp>
@@ -625,7 +643,11 @@ TYPE(RowMemorySpec)
 TYPE(Tier)
 
 // <tenon/tokenizer.hpp>
+TYPE(SpecialToken)
 TYPE(Tokenizer)
+TYPE(TokenizerFile)
+TYPE(TokenizerTarget)
+TYPE(TokenizerTraining)
 
 // <tenon/transform.hpp>
 TYPE(TransformedModel)

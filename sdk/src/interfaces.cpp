@@ -17,7 +17,7 @@ MorKernel::~MorKernel() = default;
 MorOps::~MorOps() = default;
 MultiplyOps::~MultiplyOps() = default;
 
-TextCodec::~TextCodec() = default;
+TokenizedText::~TokenizedText() = default;
 LanguageModel::~LanguageModel() = default;
 ModelNames::~ModelNames() = default;
 ModelImporter::~ModelImporter() = default;

@@ -43,10 +43,11 @@ namespace {
 const std::set<std::string> kOfTheHost = {
     "Actor",        "BackwardContext", "Clock",         "ComponentCatalog", "ControlPlane",   "FactReport",
     "FileSystem",   "ForwardContext",  "Host",          "InferContext",     "LayerFactory",   "LayerOwner",
-    "LiveModel",    "MetricReport",    "MetricSink",    "NumericsSink",     "OperandCounter", "Options",
-    "ParameterSet", "ReadableFile",    "RecoveryHost",  "Replica",          "RowService",     "RowTable",
-    "RunContext",   "ServerNode",      "SharedObjects", "SiteHost",         "SpanSink",       "StateVisitor",
-    "StepContext",  "StoredModel",     "StoredModels",  "TaskWatch",        "TensorWriter",   "WritableFile"};
+    "Generator",    "MetricReport",    "MetricSink",    "NumericsSink",     "OperandCounter", "Options",
+    "ParameterSet", "ReadableFile",    "RecoveryHost",  "Replica",          "RewardParts",    "RowService",
+    "RowTable",     "RunContext",      "SequenceState", "ServerNode",       "SharedObjects",  "SiteHost",
+    "SpanSink",     "StateVisitor",    "StoredModel",   "StoredModels",     "TaskWatch",      "TensorWriter",
+    "WritableFile"};
 
 /// Passes its input on, and uses every operation between the replicas.
 class Talker final : public Layer {
@@ -404,14 +405,25 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor},   {"DeviceEvents", kOther},
-    {"DeviceStreams", kOther},     {"Power", kPower},
-    {"PowerPolicy", kPower},       {"Simulator", kSimulates},
-    {"PowerSource", kBeside},      {"PowerActuator", kBeside},
-    {"Transform", kTransforms},    {"SharedObject", kShared},
-    {"Tier", kRehearsed},          {"RowMemory", kRehearsed},
-    {"StepwiseLayer", kRehearsed}, {"OnPolicyDataset", kRehearsed},
-    {"Tokenizer", kRehearsed},     {"Reward", kRehearsed},
+    {"ComponentFacts", kDoctor},
+    {"DeviceEvents", kOther},
+    {"DeviceStreams", kOther},
+    {"Power", kPower},
+    {"PowerPolicy", kPower},
+    {"Simulator", kSimulates},
+    {"PowerSource", kBeside},
+    {"PowerActuator", kBeside},
+    {"Transform", kTransforms},
+    {"SharedObject", kShared},
+    {"Tier", kRehearsed},
+    {"RowMemory", kRehearsed},
+    {"StepwiseLayer", kRehearsed},
+    {"PositionwiseLayer", kRehearsed},
+    {"Tokenizer", kRehearsed},
+    {"TokenizerFile", kRehearsed},
+    {"Reward", kRehearsed},
+    {"TokenizerTraining", kRehearsed},
+    {"OnPolicyDataset", kRehearsed},
 };
 
 // The cells.

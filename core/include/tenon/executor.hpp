@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,27 @@ struct ExecutorSpec {
   /// Compute nothing but what `keep` needs: the other nodes never run and take neither memory nor parameters,
   /// but policies count their layers. inputs() of data fields that nothing reads are empty. Not for training.
   bool only_kept = false;
+  /// More than 0: the graph runs stepwise, on sequences of at most this many positions: its data fields have
+  /// as many as one pass adds, and step() runs it in place of forward(). Not for training. Error(kConfig)
+  /// that names the layers that offer neither ability of <tenon/stepwise.hpp>.
+  std::int64_t positions = 0;
+};
+
+/// What the layers of a stepwise graph keep of sequences between passes. Any executor of the same graph,
+/// positions, precision and device may go on with them, whatever its batch and the positions of its passes.
+class SequenceState {
+ public:
+  virtual ~SequenceState();
+  virtual std::int64_t sequences() const = 0;
+  virtual std::int64_t bytes() const = 0;  ///< of all of them, on the device
+};
+
+/// Sequences that a stepwise pass goes on with: an entry per row of the batch.
+struct StepRun {
+  std::int64_t slot = 0;
+  std::span<const std::int64_t> first;  ///< position of the row's first place; 0 begins a sequence
+  std::span<const std::int64_t> count;  ///< places of the row that count, at most those of the pass; 0 = none
+  std::span<const std::int64_t> kept;   ///< the row's sequence in the state, no two alike
 };
 
 struct RunSpec {
@@ -118,6 +140,10 @@ class Executor {
   /// is not in `set`, has no memory there, or differs in shape, shard, dtype or role.
   void bind(const ParameterSet& set);
   void forward(ParameterSet& weights, const RunSpec& run);
+  /// Memory for `sequences` sequences of a stepwise graph; it may outlive the executor, but not its device.
+  std::unique_ptr<SequenceState> make_sequences(std::int64_t sequences);
+  /// One pass of a stepwise graph. Throws Error(kRun) for positions that do not fit.
+  void step(ParameterSet& weights, SequenceState& sequences, const StepRun& run);
   /// Calls `probe` from the next forward on; an empty function ends it.
   void probe_outputs(OutputProbe probe);
   /// Reports the operands of sites to `sink` from the next pass on; null ends it.

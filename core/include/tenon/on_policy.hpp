@@ -1,9 +1,11 @@
 // Ability of data sets ("tenon.dataset.on_policy/1"): samples that the model itself makes, as in
-// reinforcement learning. Before a slot the data set is given the live model, and what it reads in that slot
-// comes from there. No run asks for it yet.
+// reinforcement learning. Between two slots the data set draws from the live model; from then on it is pure
+// in the position, as every data set is, until it draws again.
 #pragma once
 
 #include <tenon/dataset.hpp>
+#include <tenon/generator.hpp>
+#include <tenon/state.hpp>
 
 #include <cstdint>
 #include <span>
@@ -11,26 +13,26 @@
 
 TENON_ABI_BEGIN
 
-/// The model that a run trains, in evaluation mode, with the weights before the slot. Valid during the call.
-class LiveModel {
- public:
-  virtual ~LiveModel();
-  /// Runs it on a batch, one tensor per data field, in host memory: [batch, ...].
-  virtual void forward(std::span<const TensorView> fields) = 0;
-  /// A value of the last forward, in host memory: "node" or "node:1"; empty where there is none. Valid until
-  /// the next forward.
-  virtual TensorView value(std::string_view name) = 0;
-};
-
+/// Called on the thread that trains, between slots; read() does not run at the same time.
 class OnPolicyDataset {
  public:
   static constexpr const char* kId = "tenon.dataset.on_policy/1";
   virtual ~OnPolicyDataset();
-  /// Makes the samples [first, first + count) of the train split, which are all that read() is asked for
-  /// until the next call. A function of (seed_order of open(), slot, first, the weights) alone: draws are
-  /// keyed by them, so a slot that is run again, on any number of ranks, has the same samples. Called before
-  /// the slot on the thread that runs it; read() may not run at the same time.
-  virtual void make(LiveModel& model, std::int64_t slot, std::int64_t first, std::int64_t count) = 0;
+  /// Slots from one prepare() to the next: it is called before the slots 0, period, 2 period, ... After
+  /// open().
+  virtual std::int64_t period() const = 0;
+  /// Makes the samples of `requests`: the micro-batches of the train split that this replica reads until the
+  /// next call, in that order. A sample is a function of (seed_order of open(), its number in the global
+  /// order, the weights) alone, so that any number of replicas sees the same.
+  virtual void prepare(std::int64_t slot, std::span<const BatchRequest> requests, Generator& generator) = 0;
+  /// Name of a value of the trained graph, "node" or "node:1", that is computed for all that was prepared
+  /// before any of it is trained; "" = none is.
+  virtual std::string_view scored() const = 0;
+  /// That value for the samples of one request, in host memory: what the trained graph itself says of them
+  /// under the weights that drew them, to the bit.
+  virtual void score(const BatchRequest& request, const TensorView& value) = 0;
+  /// All that prepare() and score() left, so that a run goes on inside a period.
+  virtual void state(StateVisitor& visitor) = 0;
 };
 
 TENON_ABI_END

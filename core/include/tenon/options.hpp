@@ -58,6 +58,16 @@ class Options {
   Interface* component(std::string_view name) const {
     return static_cast<Interface*>(component_pointer(name, Interface::kKind));
   }
+  /// The inner components of a components(kind) option, in the order of the file; empty when there are none.
+  template <typename Interface>
+  std::vector<Interface*> components(std::string_view name) const {
+    std::vector<Interface*> all;
+    for (const std::string_view index : section_names(name)) {
+      const std::string one = std::string(name) + "." + std::string(index);
+      all.push_back(static_cast<Interface*>(component_pointer(one, Interface::kKind)));
+    }
+    return all;
+  }
 };
 
 /// The names that a text option may have, with their values; made by option::choice.
@@ -221,6 +231,12 @@ constexpr Choices<Value, Count> choice(const std::pair<const char*, Value> (&cho
 /// An inner component, created from the nested table of this name.
 constexpr OptionSpec component(const char* name, const char* kind) {
   return OptionSpec(TENON_OPTION_COMPONENT, name, nullptr).of_kind(kind);
+}
+/// An array of tables [[kind.name]], each of which is an inner component: read by Options::components.
+constexpr OptionSpec components(const char* name, const char* kind) {
+  OptionSpec s = component(name, kind);
+  s.flags |= TENON_OPTION_LIST;
+  return s;
 }
 
 namespace detail {

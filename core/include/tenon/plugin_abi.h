@@ -56,8 +56,9 @@ typedef enum tenon_option_type {
 enum {
   TENON_OPTION_REQUIRED = 1u,
   TENON_OPTION_NAMED =
-      2u,                 /* entries of a PATH_LIST are "NAME=PATH", and PATH may end in ":/PART" of a file */
-  TENON_OPTION_LATER = 4u /* a PATH that need not be there before the run starts */
+      2u, /* entries of a PATH_LIST are "NAME=PATH", and PATH may end in ":/PART" of a file */
+  TENON_OPTION_LATER = 4u, /* a PATH that need not be there before the run starts */
+  TENON_OPTION_LIST = 8u   /* a COMPONENT: an array of tables, each of them a component */
 };
 
 typedef struct tenon_option_v1 {

@@ -1,19 +1,25 @@
-// Contract `reward/1`: how good answers are, as numbers: a rule, a program that checks, or a model. Whoever
-// makes the answers says what they answer. No run names one yet.
+// Contract `reward/1`: how good an answer is, as numbers with names: a rule, a program that checks, or a
+// model. Data sets that draw answers from the model ask it, and `tenon generate --reward`.
 #pragma once
 
-#include <tenon/abi.hpp>
+#include <tenon/config.hpp>
 
-#include <cstdint>
-#include <span>
 #include <string_view>
 
 TENON_ABI_BEGIN
 
-/// A prompt and an answer as text, as ids, or as both; what is empty is not known. Views for the call.
+/// A prompt, an answer to it, and what the data says of the prompt. Views for the call.
 struct RewardSample {
   std::string_view prompt, answer;
-  std::span<const std::int32_t> prompt_ids = {}, answer_ids = {};
+  const Value* sample = nullptr;  ///< the line of the prompt's file, a table; null where there is none
+};
+
+/// Receives the parts of one score.
+class RewardParts {
+ public:
+  virtual ~RewardParts();
+  /// A name once per sample.
+  virtual void add(std::string_view name, double value) = 0;
 };
 
 class Reward {
@@ -21,9 +27,10 @@ class Reward {
   using Interface = Reward;
   static constexpr const char* kKind = "reward/1";
   virtual ~Reward();
-  /// out[i] for samples[i], finite; one size. Each depends on its own sample alone, so a batch may be cut
-  /// anywhere. Throws Error(kRun) where a sample lacks the form that this reward reads.
-  virtual void score(std::span<const RewardSample> samples, std::span<double> out) = 0;
+  /// The reward of an answer is the sum of the parts that it is given here; they are finite, and their names
+  /// are the same for all samples. Pure, any thread. Throws Error(kRun) where the sample lacks what this
+  /// reward reads.
+  virtual void score(const RewardSample& sample, RewardParts& parts) const = 0;
   virtual void* query(std::string_view interface_id) = 0;
 };
 

@@ -1,39 +1,42 @@
-// Ability of layers ("tenon.layer.stepwise/1"): one more position of a sequence from kept state, for
-// generation, where the whole sequence would be computed again for every token. Nothing asks for it yet.
+// Abilities of layers in graphs that run stepwise (ExecutorSpec::positions), for generation: a pass adds a
+// few positions to sequences, from what layers have kept of the positions before. Every layer of such a graph
+// offers one of the two.
 #pragma once
 
 #include <tenon/layer.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 
 TENON_ABI_BEGIN
 
-/// One position of all sequences. Values have the layer's shapes without the axis of positions, [batch, ...].
-class StepContext {
+/// Offered by layers that compute each position from their inputs at that position alone
+/// ("tenon.layer.positionwise/1"): forward() serves, whatever the positions are.
+class PositionwiseLayer {
  public:
-  virtual ~StepContext();
-  virtual std::int64_t position() const = 0;  ///< 0, 1, ... since begin()
-  virtual TensorView input(int index) = 0;
-  virtual TensorView output(int index) = 0;
-  virtual TensorView parameter(ParameterRef ref) = 0;
-  /// As begin() and the steps before have left it: state_bytes() of host memory, 64-byte aligned.
-  virtual std::span<std::byte> state() = 0;
+  static constexpr const char* kId = "tenon.layer.positionwise/1";
+  virtual ~PositionwiseLayer();
 };
 
-/// Offered by layers whose value at a position depends on inputs up to that position alone. The values of
-/// steps equal those of forward() over the whole sequence, to the bit: sums run in one order. infer() came
-/// before, in a graph that was built without training.
+/// The sequences that a pass goes on with, by row of the batch.
+struct Steps {
+  std::span<const std::int64_t> first;  ///< position of the row's first place in its sequence; 0 begins one
+  std::span<const std::int64_t> count;  ///< places of the row that count; those after are padding
+  std::span<const std::int64_t> kept;   ///< the row's row in `state`, no two alike
+  TensorView state;  ///< u8 [sequences, state_bytes()], memory of the device; empty: nothing kept
+};
+
+/// Offered by layers whose value at a position depends on that position and on inputs at those before it.
 class StepwiseLayer {
  public:
   static constexpr const char* kId = "tenon.layer.stepwise/1";
   virtual ~StepwiseLayer();
-  /// For `batch` sequences of at most `positions`; 0 where nothing is kept.
-  virtual std::size_t state_bytes(std::int64_t batch, std::int64_t positions) const = 0;
-  /// `batch` new sequences begin: forgets what `state` held.
-  virtual void begin(std::int64_t batch, std::int64_t positions, std::span<std::byte> state) = 0;
-  virtual void step(StepContext& context) = 0;
+  /// Kept of one sequence of at most `positions`, after infer(); 0 where the number of a position says all.
+  virtual std::int64_t state_bytes(std::int64_t positions) const = 0;
+  /// In place of forward(). A row begins a sequence, whatever its state holds, or goes on where its last pass
+  /// ended: the values are those of forward() over the whole sequence, however it is split, on reference
+  /// kernels to the bit. Values at padding mean nothing.
+  virtual void step(ForwardContext& context, const Steps& steps) = 0;
 };
 
 TENON_ABI_END

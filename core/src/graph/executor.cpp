@@ -242,6 +242,14 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   impl_->read_losses();
 }
 
+std::unique_ptr<SequenceState> Executor::make_sequences(std::int64_t) {
+  fail_run("the graph was not built to run stepwise");
+}
+
+void Executor::step(ParameterSet&, SequenceState&, const StepRun&) {
+  fail_run("the graph was not built to run stepwise");
+}
+
 void Executor::probe_outputs(OutputProbe probe) {
   impl_->probe = std::move(probe);
 }

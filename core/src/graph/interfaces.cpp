@@ -5,6 +5,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/generator.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/on_policy.hpp>
 #include <tenon/ops/attention.hpp>
@@ -44,11 +45,15 @@ TensorWriter::~TensorWriter() = default;
 Transform::~Transform() = default;
 RowMemory::~RowMemory() = default;
 Tier::~Tier() = default;
-StepContext::~StepContext() = default;
+PositionwiseLayer::~PositionwiseLayer() = default;
 StepwiseLayer::~StepwiseLayer() = default;
-LiveModel::~LiveModel() = default;
+SequenceState::~SequenceState() = default;
+Generator::~Generator() = default;
 OnPolicyDataset::~OnPolicyDataset() = default;
 Tokenizer::~Tokenizer() = default;
+TokenizerFile::~TokenizerFile() = default;
+TokenizerTraining::~TokenizerTraining() = default;
+RewardParts::~RewardParts() = default;
 Reward::~Reward() = default;
 RowLookupHandler::~RowLookupHandler() = default;
 RowService::~RowService() = default;
@@ -100,7 +105,12 @@ Gemm::~Gemm() = default;
 Blas::~Blas() = default;
 NeuralOps::~NeuralOps() = default;
 AttentionKernel::~AttentionKernel() = default;
+CachedAttentionKernel::~CachedAttentionKernel() = default;
 Attention::~Attention() = default;
+std::unique_ptr<CachedAttentionKernel> Attention::prepare_cached(const CachedAttentionSpec&) {
+  fail_config(
+      "this device has no attention over kept keys, which generation needs; generate on another device");
+}
 EmbeddingOps::~EmbeddingOps() = default;
 Elementwise::~Elementwise() = default;
 ReduceOps::~ReduceOps() = default;

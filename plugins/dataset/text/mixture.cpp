@@ -151,7 +151,7 @@ Mixture::Mixture(const Options& options)
   read_sources(options);
   read_phases(options);
   open_tokenizer(options);
-  if (tokenizer() != nullptr) common_.tokenizer = tokenizer()->size();
+  if (token_bytes() != nullptr) common_.tokenizer = token_bytes()->size();
   const auto caps = options.integers("max_epochs");
   max_epochs_.assign(caps.begin(), caps.end());
   const bool negative = std::any_of(caps.begin(), caps.end(), [](std::int64_t cap) { return cap < 0; });

@@ -97,7 +97,7 @@ Text::Text(const Options& options)
             .val_fraction = options.real("val_fraction"),
             .order = options.choice("order", kOrders)} {
   open_tokenizer(options);
-  if (tokenizer() != nullptr) spec_.tokenizer = tokenizer()->size();
+  if (token_bytes() != nullptr) spec_.tokenizer = token_bytes()->size();
 }
 
 void Text::open(std::uint64_t seed_order) {

@@ -7,6 +7,7 @@
 
 #include <tenon/dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/byte_tokenizer.hpp>
 #include <tenon/sdk/outside_training.hpp>
 
 #include <optional>
@@ -14,39 +15,19 @@
 
 namespace tenon::text {
 
-/// Text as bytes ("tenon.dataset.text/1"): the id of a token is its byte.
-class ByteCodec final : public TextCodec {
- public:
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
-    return ids;
-  }
-  /// Ids beyond a byte, which a vocabulary larger than 256 allows, become U+FFFD.
-  std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    for (const std::int32_t id : ids) {
-      if (id >= 0 && id < 256) {
-        text += static_cast<char>(id);
-      } else {
-        text += "\xEF\xBF\xBD";
-      }
-    }
-    return text;
-  }
-};
-
 /// Base of the data sets of this folder: fields tokens and targets, both i32 [context], the checks of a
 /// request, and padding. Contract dataset/1.
-class WindowDataset : public Dataset {
+class WindowDataset : public Dataset, public TokenizedText {
  public:
   std::int64_t batch() const final { return batch_; }
   const DataInfo& info() const final { return info_; }
   void read(const BatchRequest& request, std::span<const TensorView> fields) final;
   /// Returns the text interface for plain text only; token files do not define their ids.
   void* query(std::string_view interface_id) override {
-    return interface_id == TextCodec::kId && plain_bytes() ? static_cast<TextCodec*>(&codec_) : nullptr;
+    return interface_id == TokenizedText::kId && plain_bytes() ? static_cast<TokenizedText*>(this) : nullptr;
   }
+
+  Tokenizer& tokenizer() final { return bytes_; }
 
  protected:
   /// `owner` names the component in messages: "data.text".
@@ -56,7 +37,7 @@ class WindowDataset : public Dataset {
   std::int64_t context() const { return context_; }
   /// Opens the tokenizer's file, if the options name one: before the sources, whose vocabulary it gives.
   void open_tokenizer(const Options& options);
-  const TokenBytes* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  const TokenBytes* token_bytes() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// Sets the bytes per target: 1 for plain text, counted where the tokenizer is known. Once all of the rest
   /// of the info is set.
   void count_bytes();
@@ -71,7 +52,7 @@ class WindowDataset : public Dataset {
   std::int64_t context_, batch_;
   std::optional<TokenBytes> tokenizer_;
   DataInfo info_;
-  ByteCodec codec_;
+  ByteTokenizer bytes_;
 };
 
 class Text final : public WindowDataset {

@@ -3,7 +3,9 @@
 
 #include <tenon/tensor.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <span>
 
 TENON_ABI_BEGIN
 
@@ -41,11 +43,47 @@ class AttentionKernel {
                         TensorView scratch) = 0;
 };
 
+/// Attention of places that go on with sequences, to keys and values that are kept of the places before. q,
+/// y: [batch, time, heads * head_width]; k, v: [batch, time, kv_heads * head_width], of the new places alone.
+struct CachedAttentionSpec {
+  std::int64_t batch = 0, time = 0, heads = 0, head_width = 0;
+  std::int64_t kv_heads = 0;   ///< divides heads; 0 = heads
+  std::int64_t positions = 0;  ///< of a sequence at most
+  std::int64_t window = 0;     ///< as in AttentionSpec
+  double logit_scale = 1.0;
+  DType dtype = DType::kF32;
+  bool documents = false;  ///< places have document numbers, and see those of their own document
+};
+
+/// By row of the batch.
+struct CachedRows {
+  std::span<const std::int64_t> first;  ///< position of the row's first place in its sequence
+  std::span<const std::int64_t> count;  ///< places of the row that count; first + count <= positions
+  std::span<const std::int64_t> kept;   ///< the row's sequence in the state, no two alike
+};
+
+class CachedAttentionKernel {
+ public:
+  virtual ~CachedAttentionKernel();
+  /// Kept of one sequence: keys and values [positions, kv_heads * head_width] each in `dtype`, and an i32 per
+  /// position with documents.
+  virtual std::int64_t sequence_bytes() const = 0;
+  virtual std::size_t scratch_bytes() const = 0;
+  /// Keeps k and v of the places that count in state, u8 [sequences, sequence_bytes()], and gives y there;
+  /// y of padding is zero. documents: i32 [batch, time], empty without. The place at position p sees the kept
+  /// keys that AttentionKernel::forward() would show it over the whole sequence, and y is what that gives: on
+  /// reference kernels to the bit.
+  virtual void forward(TensorView q, TensorView k, TensorView v, TensorView documents, const CachedRows& rows,
+                       TensorView state, TensorView y, TensorView scratch) = 0;
+};
+
 class Attention {
  public:
   static constexpr const char* kId = "tenon.device.attention/1";
   virtual ~Attention();
   virtual std::unique_ptr<AttentionKernel> prepare(const AttentionSpec& spec) = 0;
+  /// Throws Error(kConfig) on devices that have none.
+  virtual std::unique_ptr<CachedAttentionKernel> prepare_cached(const CachedAttentionSpec& spec);
 };
 
 TENON_ABI_END

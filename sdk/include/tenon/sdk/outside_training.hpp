@@ -8,6 +8,7 @@
 #include <tenon/dataset.hpp>
 #include <tenon/model.hpp>
 #include <tenon/stored_model.hpp>
+#include <tenon/tokenizer.hpp>
 
 #include <cstdint>
 #include <span>
@@ -18,16 +19,14 @@
 
 TENON_ABI_BEGIN
 
-/// Text as token ids and back ("tenon.dataset.text/1"). A data set whose files hold ids of an unknown
-/// vocabulary offers none.
-class TextCodec {
+/// Text of the tokens of a data set ("tenon.dataset.tokenized/1"). A data set whose files hold ids of an
+/// unknown vocabulary offers none.
+class TokenizedText {
  public:
-  static constexpr const char* kId = "tenon.dataset.text/1";
-  virtual ~TextCodec();
-  /// Throws Error(kConfig) for text that cannot be encoded.
-  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// Bytes of the tokens one after another; a single token need not be valid UTF-8.
-  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  static constexpr const char* kId = "tenon.dataset.tokenized/1";
+  virtual ~TokenizedText();
+  /// Lives as long as the data set.
+  virtual Tokenizer& tokenizer() = 0;
 };
 
 /// A graph of the same parameters as the trained one. Its data field "tokens" is i32 [time], and position t

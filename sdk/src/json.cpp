@@ -1,0 +1,92 @@
+// Parsing by events rather than into a tree of the library: duplicate keys are seen, and depth is bounded.
+#include <tenon/error.hpp>
+#include <tenon/sdk/json.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+namespace {
+
+constexpr std::size_t kMostJsonLevels = 64;
+
+/// Builds the value of a JSON text.
+class ValueEvents {
+ public:
+  explicit ValueEvents(const std::string& label) : label_(label) {}
+
+  bool null() { return true; }
+  bool boolean(bool value) { return add(Value(value)); }
+  bool number_integer(std::int64_t value) { return add(Value(value)); }
+  bool number_unsigned(std::uint64_t value) {
+    const bool fits = value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return add(fits ? Value(static_cast<std::int64_t>(value)) : Value(static_cast<double>(value)));
+  }
+  bool number_float(double value, const std::string&) { return add(Value(value)); }
+  bool string(std::string& value) { return add(Value(std::move(value))); }
+  bool binary(nlohmann::json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(Value()); }
+  bool start_array(std::size_t) { return open(Value(Value::Array())); }
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    if (!level.keys.insert(name).second) fail_config(fmt::format("{}: duplicate key '{}'", label_, name));
+    level.key = std::move(name);
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    fail_config(fmt::format("{}: not valid JSON at byte {}: {}", label_, position, error.what()));
+  }
+  Value take() { return std::move(root_); }
+
+ private:
+  struct Level {
+    Value value;
+    std::string key;
+    std::set<std::string> keys;
+  };
+
+  bool add(Value value) {
+    value.origin = {label_, 0, 0};
+    if (levels_.empty()) {
+      root_ = std::move(value);
+    } else if (Level& level = levels_.back(); level.value.is_array()) {
+      level.value.array().push_back(std::move(value));
+    } else {
+      level.value.table().push_back({level.key, value.origin, std::move(value)});
+    }
+    return true;
+  }
+  bool open(Value value) {
+    if (levels_.size() == kMostJsonLevels)
+      fail_config(fmt::format("{}: more than {} levels of lists and tables", label_, kMostJsonLevels));
+    levels_.push_back({std::move(value), {}, {}});
+    return true;
+  }
+  bool close() {
+    Value value = std::move(levels_.back().value);
+    levels_.pop_back();
+    return add(std::move(value));
+  }
+
+  const std::string& label_;
+  std::vector<Level> levels_;
+  Value root_;
+};
+
+}  // namespace
+
+Value parse_json(std::string_view text, const std::string& label) {
+  ValueEvents events(label);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &events);
+  return events.take();
+}
+
+TENON_ABI_END
