@@ -7,6 +7,7 @@
 #include "plugins/model/gpt_neo/importer.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sdk/json.hpp>
 
 namespace {
 
