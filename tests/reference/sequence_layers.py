@@ -1,5 +1,5 @@
-"""Records layers of decoders and their losses in float64, as layers.py does: rotary positions, gates, log-probabilities of tokens,
-weighted sums, and sums of losses.
+"""Records layers of decoders and their losses in float64, as layers.py does: rotary and learned positions, gates, log-probabilities of
+tokens, weighted sums, and sums of losses.
 
 Rotations are written as Hugging Face's modeling_llama.py has them (rotate_half), with angles in float64.
 """
@@ -97,10 +97,16 @@ def sums_of_losses(book):
         mean_loss(book, case, options, function, {"logits": logits}, {"targets": targets, "t": t})
 
 
+def learned_positions(book):
+    positions = torch.tensor([[0, 1, 2, 0, 1, 0], [8, 3, 3, 3, 4, 0]])
+    book.differentiate("positions_given", {}, lambda x, w, positions: x + F.embedding(positions, w),
+                       {"x": book.normal(2, 6, 4), "w": book.normal(9, 4)}, {"positions": positions})
+
+
 def main():
     torch.set_num_threads(1)
     book, single = Book(torch.float64), Book(torch.float32)
-    for write in (rotary, gates, head_log_probs, weighted_sums, sums_of_losses):
+    for write in (rotary, gates, head_log_probs, weighted_sums, sums_of_losses, learned_positions):
         write(book)
         write(single)
     recorded, rough = record.as_arrays(book.tensors), record.as_arrays(single.tensors)

@@ -18,6 +18,8 @@ inline std::vector<LayerCase> layer_cases() {
   add(single("embedding", "embedding", {{"rows", Integer{6}}, {"width", Integer{3}}},
              {id_field("ids", {2, 9}, 6)}));
   add(single("positions", "positions", {{"context", Integer{5}}}, {real_field("x", deep)}));
+  add(single("positions_given", "positions", {{"context", Integer{4}}},
+             {real_field("x", deep), id_field("positions", {3, 5}, 4)}));
   add(single("positions_longer", "positions", {{"context", Integer{8}}}, {real_field("x", deep)}));
   add(single("layer_norm", "layer_norm", {}, {real_field("x", deep)}));
   add(single("layer_norm_eps", "layer_norm", {{"eps", 0.5}}, {real_field("x", flat)}));

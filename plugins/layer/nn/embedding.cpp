@@ -49,6 +49,7 @@ void Embedding::backward(BackwardContext& context) {
 namespace {
 
 // Layer `positions`: the used rows act as one long bias per sample, so their gradient is a sum over samples.
+// Rows of positions that are given are gathered as an embedding's.
 
 /// [batch, time, width] as [batch, time * width]: the used rows then act like a bias.
 TensorView samples(TensorView view) {
@@ -60,28 +61,63 @@ TensorView samples(TensorView view) {
 void Positions::infer(InferContext& context) {
   const Shape here = context.input(0).shape;
   const Layout x = expect_parts(context, 0);
-  const std::int64_t positions = options_.integer("context");
-  if (x.shape[1] > positions) {
-    refuse(context,
-           fmt::format("expected a time at most {} (option 'context'), found {}", positions, x.shape.text()));
+  const std::int64_t context_rows = options_.integer("context");
+  const bool given = context.inputs() > 1;
+  if (!given && x.shape[1] > context_rows) {
+    refuse(context, fmt::format("expected a time at most {} (option 'context'), found {}", context_rows,
+                                x.shape.text()));
   }
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
   ParameterSpec table =
-      weight_parameter(context, options_, {positions, x.shape[2]}, options_.real("init_scale"));
+      weight_parameter(context, options_, {context_rows, x.shape[2]}, options_.real("init_scale"));
   if (const DimSharding* width = sharding_of(x, 2))
     table.sharding.push_back({1, width->axes, width->offsets});
   table_ = context.parameter(table);
   table_sum_ = GradientSum(context, table, x);
-  first_ = part_of(x, context.mesh().place()).offset[1];
-  device_ = &context.device();
-  elementwise_ = &device_->family<Elementwise>();
-  reduce_ = &device_->family<ReduceOps>();
-  scratch_ = context.workspace(reduce_->sum_rows_scratch(here[0], here[1] * here[2], context.activations()));
+  if (given) {
+    const Layout positions = expect_parts(context, 1);
+    Layout expected{{x.shape[0], x.shape[1]}, x.sharding};
+    std::erase_if(expected.sharding, [](const DimSharding& sharding) { return sharding.dim == 2; });
+    if (!(positions == expected)) {
+      refuse(context, fmt::format("expected one position per row of x, {}, found positions {}",
+                                  layout_text(expected), layout_text(positions)));
+    }
+    name_ = context.name();
+    rows_ = &device_->family<EmbeddingOps>();
+    scratch_ = context.workspace(rows_->scatter_scratch(here[0] * here[1], context_rows));
+    context.keep_input(1);
+  } else {
+    first_ = part_of(x, context.mesh().place()).offset[1];
+    reduce_ = &device_->family<ReduceOps>();
+    scratch_ =
+        context.workspace(reduce_->sum_rows_scratch(here[0], here[1] * here[2], context.activations()));
+  }
   context.output(placed(context, x));
+}
+
+void Positions::check_positions(const TensorView& positions) {
+  const TensorView here = stage_.read(*device_, positions);
+  const std::int64_t rows = options_.integer("context"), time = here.shape[1];
+  const auto* const numbers = here.as<std::int32_t>();
+  for (std::int64_t i = 0; i < here.elements(); ++i) {
+    if (numbers[i] >= 0 && numbers[i] < rows) continue;
+    fail_run(
+        fmt::format("layer '{}': position {} of sample {} at place {} has no row: the table has {} (option "
+                    "'context'); expected 0 to {}",
+                    name_, numbers[i], i / time, i % time, rows, rows - 1));
+  }
 }
 
 void Positions::forward(ForwardContext& context) {
   const TensorView x = context.input(0);
   if (x.empty()) return;
+  if (rows_ != nullptr) {
+    check_positions(context.input(1));
+    device_->copy(flat(x), flat(context.output(0)));
+    rows_->gather(context.parameter(table_), flat(context.input(1)), matrix(context.output(0)), true);
+    return;
+  }
   const TensorView used = flat(context.parameter(table_).rows(first_, first_ + x.shape[1]));
   elementwise_->add_bias(samples(x), used, samples(context.output(0)));
 }
@@ -89,8 +125,10 @@ void Positions::forward(ForwardContext& context) {
 void Positions::backward(BackwardContext& context) {
   const TensorView dy = context.output_gradient(0);
   const GradientSink table = context.gradient(table_);
-  if (dy.empty()) {
-    table_sum_.clear(*elementwise_, table);
+  if (rows_ != nullptr || dy.empty()) {
+    if (!table.view.empty()) table_sum_.clear(*elementwise_, table);
+    if (!table.view.empty() && !dy.empty())
+      rows_->scatter_add(matrix(dy), flat(context.input(1)), table.view, context.workspace(scratch_));
   } else if (!table.view.empty()) {
     const std::int64_t last = first_ + dy.shape[1];
     reduce_->sum_rows(samples(dy), flat(table.view.rows(first_, last)), table_sum_.adds(table),

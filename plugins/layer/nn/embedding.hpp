@@ -6,6 +6,8 @@
 #include <tenon/ops/copy.hpp>
 #include <tenon/ops/reduce.hpp>
 
+#include <string>
+
 namespace tenon::nn {
 
 /// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
@@ -51,8 +53,9 @@ class Embedding final : public Layer {
   WorkspaceRef scratch_;
 };
 
-/// Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a mesh x may be
-/// sharded in any dimension; the table is sharded like the width.
+/// Layer `positions`: adds a learned row per position to x [batch, time, width]: those of 0 ... time - 1, or
+/// of the positions that are given. Over a mesh x may be sharded in any dimension, positions as its batch and
+/// time are; the table is sharded like the width.
 class Positions final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -67,8 +70,10 @@ class Positions final : public Layer {
       option::text("weight", nullptr)
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
   };
-  static constexpr PortSpec kPorts[] = {port::input("x", "[batch, time, width]").of("activations"),
-                                        port::output("y", "[batch, time, width]").of("activations")};
+  static constexpr PortSpec kPorts[] = {
+      port::input("x", "[batch, time, width]").of("activations"),
+      port::input("positions", "[batch, time]").of("i32").optional().doc_text("absent: 0 ... time - 1"),
+      port::output("y", "[batch, time, width]").of("activations")};
   static constexpr ComponentInfo kInfo{
       .id = "positions", .summary = "adds a learned row per position", .options = kOptions, .ports = kPorts};
 
@@ -79,14 +84,19 @@ class Positions final : public Layer {
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
+  void check_positions(const TensorView& positions);
+
   const Options& options_;
+  std::string name_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  EmbeddingOps* rows_ = nullptr;  ///< null unless positions are an input
   ReduceOps* reduce_ = nullptr;
   ParameterRef table_;
   GradientSum table_sum_;
   std::int64_t first_ = 0;  ///< position of this rank's shard
   WorkspaceRef scratch_;
+  HostStage stage_;  ///< of positions
 };
 
 }  // namespace tenon::nn

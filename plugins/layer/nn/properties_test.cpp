@@ -205,6 +205,37 @@ TEST_F(Layers, PositionsThatAreGivenReplaceTheUsualOnes) {
   }
 }
 
+TEST_F(Layers, LearnedRowsAreThoseOfTheGivenPositions) {
+  const TestField x = real_field("x", {2, 5, 3});
+  const std::vector<NamedOption> options{{"context", Integer{6}}, {"init_scale", 0.7}};
+  LayerHarness usual = harness(single("usual", "positions", options, {x}));
+  usual.forward();
+  TestField positions{"positions", {2, 5}, DType::kI32, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}};
+  LayerHarness given = harness(single("given", "positions", options, {x, positions}));
+  given.forward();
+  EXPECT_EQ(given.value("n"), usual.value("n")) << "the usual positions give the same bits";
+  given.set_field("positions", {0, 1, 2, 0, 1, 5, 4, 3, 3, 3});
+  given.forward();
+  const auto y = given.value("n"), table = given.parameter("n.weight");
+  const std::vector<int> at{0, 1, 2, 0, 1, 5, 4, 3, 3, 3};
+  for (std::size_t i = 0; i < at.size(); ++i)
+    for (std::size_t j = 0; j < 3; ++j)
+      EXPECT_NEAR(y[3 * i + j], x.values[3 * i + j] + table[3 * static_cast<std::size_t>(at[i]) + j], 1e-6);
+  for (const auto& [bad, says] :
+       {std::pair{-1.0,
+                  "layer 'n': position -1 of sample 1 at place 4 has no row: the table has 6 (option "
+                  "'context'); expected 0 to 5"},
+        {6.0, "position 6 of sample 1 at place 4"}}) {
+    given.set_field("positions", {0, 1, 2, 3, 4, 0, 1, 2, 3, bad});
+    try {
+      given.forward();
+      ADD_FAILURE() << "accepted position " << bad;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(says));
+    }
+  }
+}
+
 TEST_F(Layers, LogProbabilitiesAreThoseOfTheSoftmaxForAnyChunk) {
   const auto exact = bench_.make_component<Precision>("fp64", "");
   const TestField ids = masked_targets({3, 7}, 11);
@@ -547,6 +578,8 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {single("", "embedding", {{"rows", Integer{3}}, {"width", Integer{2}}}, {x}),
        "layer 'n': expected input 'ids' to be i32 [...], found"},
       {single("", "positions", {{"context", Integer{4}}}, {x}), "time at most 4"},
+      {single("", "positions", {{"context", Integer{9}}}, {x, id_field("positions", {2, 4}, 3)}),
+       "layer 'n': expected one position per row of x, [2, 5], found positions [2, 4]"},
       {single("", "residual", {}, {x, y}), "equal shape, found [2, 5, 6] and [2, 5, 4]"},
       {single("", "attention", {{"heads", Integer{4}}}, {x, x, x}), "multiple of 4 heads, found [2, 5, 6]"},
       {single("", "attention", {{"heads", Integer{2}}}, {x, x, y}), "q, k, v of equal shape"},

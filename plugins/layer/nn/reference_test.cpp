@@ -124,6 +124,7 @@ std::vector<RecordedCase> recorded_sequence_cases() {
       {"rotary", "rotary", {{"heads", Integer{2}}}, {"x"}},
       {"rotary_wide", "rotary", {{"heads", Integer{1}}, {"base", 500000.0}}, {"x"}},
       {"rotary_positions", "rotary", {{"heads", Integer{3}}, {"base", 100.0}}, {"x", "positions"}},
+      {"positions_given", "positions", {{"context", Integer{9}}}, {"x", "positions"}, {{"w", "weight"}}},
       {"gate_silu", "gate", {}, {"a", "b"}},
       {"gate_gelu", "gate", {{"map", std::string("gelu")}}, {"a", "b"}},
       {"gate_none", "gate", {{"map", std::string("none")}}, {"a", "b"}},
