@@ -539,7 +539,9 @@ GraphSpec Decoder::build(const DataInfo& data) {
   std::string embedded = writer.add("model.embed_tokens", "embedding", {"tokens"},
                                     {{"rows", rows}, {"width", width}, {"init_scale", init_scale}});
   if (options_.choice("position", kPositions) == Position::kLearned) {
-    embedded = writer.add("model.embed_positions", "positions", {embedded},
+    std::vector<std::string> place{embedded};
+    if (has_numbers(data, "positions", time)) place.emplace_back("positions");
+    embedded = writer.add("model.embed_positions", "positions", std::move(place),
                           {{"context", context}, {"init_scale", init_scale}});
   }
   writer.begin(embedded);

@@ -286,6 +286,10 @@ TEST(DecoderGraph, ReadsDocumentsAndPositionsWhereTheDataHasThem) {
   EXPECT_EQ(line_of(graph, "model.layers.0.self_attn.k_rotary"),
             "rotary(model.layers.0.self_attn.k_proj, positions) heads=2 base=10000");
   EXPECT_THAT(line_of(graph, "model.layers.0.self_attn"), HasSubstr("v_proj, documents)"));
+  const GraphSpec learned =
+      build("pattern = '*'\nwidth = 8\nheads = 2\nposition = 'learned'\n", text_data(4, 5, true));
+  EXPECT_THAT(line_of(learned, "model.embed_positions"),
+              HasSubstr("positions(model.embed_tokens, positions)"));
 }
 
 TEST(DecoderGraph, RoundsTheVocabularyUpAndTiesTheHead) {

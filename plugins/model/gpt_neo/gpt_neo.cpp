@@ -115,6 +115,14 @@ const DataField& token_field(const DataInfo& data, std::string_view name) {
                   name, fmt::join(known, ", ")));
 }
 
+/// Whether the data has the field; where it has, it is as long as the tokens.
+bool has_numbers(const DataInfo& data, std::string_view name, std::int64_t time) {
+  const auto named = [&](const DataField& field) { return field.name == name; };
+  if (std::none_of(data.fields.begin(), data.fields.end(), named)) return false;
+  if (token_field(data, name).shape[0] == time) return true;
+  fail_config(fmt::format("model gpt_neo: data fields 'tokens' and '{}' must be equally long", name));
+}
+
 std::int64_t attribute(const DataInfo& data, std::string_view name) {
   for (const DataAttribute& attribute : data.attributes) {
     if (attribute.name == name) return attribute.value;
@@ -125,7 +133,8 @@ std::int64_t attribute(const DataInfo& data, std::string_view name) {
 /// Appends nodes; each call returns the node's name, which is also its value's.
 class Blocks {
  public:
-  Blocks(const Options& options, std::string stream) : options_(options), stream_(std::move(stream)) {}
+  /// `documents`: the data has a field of them.
+  Blocks(const Options& options, bool documents) : options_(options), documents_(documents) {}
 
   std::string add(std::string name, std::string type, std::vector<std::string> inputs,
                   std::vector<NamedOption> options) {
@@ -156,6 +165,7 @@ class Blocks {
     for (const char* part : {".q_proj", ".k_proj", ".v_proj"}) {
       qkv.push_back(linear(attention + part, normal, width, false));
     }
+    if (documents_) qkv.emplace_back("documents");
     add(attention, "attention", qkv,
         {{"heads", options_.integer("heads")},
          {"window", local ? options_.integer("window") : std::int64_t{0}},
@@ -182,6 +192,7 @@ class Blocks {
 
  private:
   const Options& options_;
+  bool documents_;
   std::string stream_;  // the value that the next block reads and adds to
   GraphSpec graph_;
 };
@@ -216,12 +227,14 @@ GraphSpec GptNeo::build(const DataInfo& data) {
   }
 
   const double init_scale = options_.real("init_scale");
-  Blocks blocks(options_, "");
+  Blocks blocks(options_, has_numbers(data, "documents", time));
   const std::string words =
       blocks.add("transformer.wte", "embedding", {"tokens"},
                  {{"rows", vocabulary}, {"width", options_.integer("width")}, {"init_scale", init_scale}});
-  const std::string placed =
-      blocks.add("transformer.wpe", "positions", {words}, {{"context", context}, {"init_scale", init_scale}});
+  std::vector<std::string> place{words};
+  if (has_numbers(data, "positions", time)) place.emplace_back("positions");
+  const std::string placed = blocks.add("transformer.wpe", "positions", std::move(place),
+                                        {{"context", context}, {"init_scale", init_scale}});
   blocks.advance(blocks.dropout("transformer.drop", placed));
   const auto kinds = options_.texts("attention");
   for (std::int64_t i = 0; i < options_.integer("layers"); ++i) {
@@ -316,8 +329,13 @@ NamePlan Outside::name_plan(const DataInfo& data) {
   return plan;
 }
 
+// A prompt is one document that begins at position 0, whatever the samples of training are.
 LanguageGraph Outside::language_graph(const DataInfo& data) {
-  LanguageGraph result{model_.build(data), "lm_head"};
+  DataInfo prompt = data;
+  std::erase_if(prompt.fields, [](const DataField& field) {
+    return field.name == "documents" || field.name == "positions";
+  });
+  LanguageGraph result{model_.build(prompt), "lm_head"};
   NodeSpec& head = result.graph.nodes.back();
   const NamedOption features{"features", value<std::int64_t>(head, "vocabulary")};
   const NamedOption weight{"weight", value<std::string>(head, "weight")};

@@ -4,6 +4,7 @@
 
 #include <tenon/optimizer.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sdk/outside_training.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 
@@ -18,9 +19,13 @@ namespace {
 constexpr std::int64_t kVocabulary = 61, kWidth = 16, kContext = 12, kBatch = 3, kSteps = 10;
 constexpr const char* kTiny = "layers = 2\nwidth = 16\nheads = 4\nwindow = 5\n";
 
-DataInfo text_data(std::int64_t time, std::int64_t vocabulary) {
+DataInfo text_data(std::int64_t time, std::int64_t vocabulary, bool packed = false) {
   DataInfo data;
   data.fields = {{"tokens", DType::kI32, {time}}, {"targets", DType::kI32, {time}}};
+  if (packed) {
+    data.fields.push_back({"documents", DType::kI32, {time}});
+    data.fields.push_back({"positions", DType::kI32, {time}});
+  }
   data.attributes = {{"vocabulary", vocabulary}};
   return data;
 }
@@ -253,6 +258,75 @@ TEST(GptNeoModel, HasTheSameGradientsWhenMemoryIsReused) {
   }
 }
 
+/// Documents of 5, 4 and 3 tokens, as a row each that is filled up, or packed into one row.
+std::vector<TestField> document_rows(bool packed) {
+  const std::vector<double> drawn = integers(12, 61, "tokens");
+  const std::vector<std::int64_t> lengths{5, 4, 3};
+  const std::int64_t rows = packed ? 1 : 3;
+  const auto places = static_cast<std::size_t>(12 * rows);
+  std::vector<double> tokens(places, 0), targets(places, -1), documents(12), positions(12);
+  std::size_t from = 0;
+  for (std::size_t d = 0; d < lengths.size(); ++d) {
+    const std::size_t to = packed ? from : 12 * d, length = static_cast<std::size_t>(lengths[d]);
+    for (std::size_t i = 0; i < length; ++i) {
+      tokens[to + i] = drawn[from + i];
+      if (i + 1 < length) targets[to + i] = drawn[from + i + 1];
+      documents[from + i] = static_cast<double>(d);
+      positions[from + i] = static_cast<double>(i);
+    }
+    from += length;
+  }
+  std::vector<TestField> fields = {{"tokens", {rows, 12}, DType::kI32, tokens},
+                                   {"targets", {rows, 12}, DType::kI32, targets}};
+  if (packed) {
+    fields.push_back({"documents", {1, 12}, DType::kI32, documents});
+    fields.push_back({"positions", {1, 12}, DType::kI32, positions});
+  }
+  return fields;
+}
+
+TEST(GptNeoModel, C5_PackedDocumentsHaveTheLossAndGradientsOfSamplesOfTheirOwn) {
+  for (const auto& [type, bound] : {std::pair{"fp64", 1e-12}, {"fp32", 1e-6}}) {
+    Bench bench("cpu", "auto", 1);
+    const auto precision = bench.make_component<Precision>(type, "");
+    double losses[2];
+    std::map<std::string, std::vector<double>> gradients[2];
+    for (const bool packed : {false, true}) {
+      LayerHarness harness(
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          build(bench, std::string(kTiny) + "init_scale = 0.3", text_data(12, 61, packed)).nodes, {},
+          document_rows(packed));
+      losses[packed] = harness.forward() / 9;
+      EXPECT_EQ(harness.executor().losses()[0].count, 9) << "targets";
+      harness.backward(1.0 / 9, true);
+      gradients[packed] = harness.all_gradients();
+    }
+    EXPECT_NEAR(losses[1], losses[0], bound * losses[0]) << type;
+    ASSERT_EQ(gradients[1].size(), gradients[0].size());
+    for (const auto& entry : gradients[0])
+      EXPECT_LT(relative_error(gradients[1].at(entry.first), entry.second), 10 * bound)
+          << type << " " << entry.first;
+  }
+}
+
+// A prompt is one document, whatever the samples of training are.
+TEST(GptNeoModel, ReadsPackedRowsInTrainingAlone) {
+  Bench bench("cpu", "auto", 1);
+  const auto model = bench.make_component<Model>("gpt_neo", kTiny);
+  const auto reads = [](const GraphSpec& graph, std::string_view field) {
+    std::int64_t found = 0;
+    for (const NodeSpec& node : graph.nodes)
+      found += std::count(node.inputs.begin(), node.inputs.end(), field);
+    return found;
+  };
+  const GraphSpec trained = model->build(text_data(12, 61, true));
+  EXPECT_EQ(reads(trained, "documents"), 2);
+  EXPECT_EQ(reads(trained, "positions"), 1);
+  auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
+  const GraphSpec prompt = language->language_graph(text_data(12, 61, true)).graph;
+  EXPECT_EQ(reads(prompt, "documents") + reads(prompt, "positions"), 0);
+}
+
 TEST(GptNeoModel, HasTheSameBitsWithAnyNumberOfThreads) {
   const std::vector<TestField> fields = {{"tokens", {8, 64}, DType::kI32, integers(512, 300, "tokens")},
                                          {"targets", {8, 64}, DType::kI32, integers(512, 300, "targets")}};
@@ -312,6 +386,8 @@ TEST(GptNeoModel, RefusesWhatCannotWork) {
   images.fields = {{"inputs", DType::kF32, {28, 28}}};
   DataInfo real_tokens = text_data(4, 5);
   real_tokens.fields[0].dtype = DType::kF32;
+  DataInfo long_documents = text_data(4, 5, true);
+  long_documents.fields[2].shape = {5};
   const struct {
     const char* options;
     DataInfo data;
@@ -320,6 +396,7 @@ TEST(GptNeoModel, RefusesWhatCannotWork) {
       {"heads = 3", text_data(4, 5), "width 8 is not a multiple of 3 heads"},
       {"heads = 2", images, "needs a data field 'tokens', the data offers: inputs"},
       {"heads = 2", real_tokens, "'tokens' must be i32 [time], found f32 [4]"},
+      {"heads = 2", long_documents, "data fields 'tokens' and 'documents' must be equally long"},
       {"heads = 2\ncontext = 3", text_data(4, 5), "samples have 4 tokens"},
       {"heads = 2\nvocabulary = 4", text_data(4, 5), "must cover the data's 5 tokens, found 4"},
       {"heads = 2", text_data(4, 0), "vocabulary"},
