@@ -17,6 +17,7 @@
 #include <tenon/files.hpp>
 #include <tenon/generator.hpp>
 #include <tenon/host.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
 #include <tenon/numerics.hpp>
@@ -209,6 +210,10 @@ TYPE(Generator)
 TYPE(LogLevel)
 TYPE(Actor)
 TYPE(Host)
+
+// <tenon/language_model.hpp>
+TYPE(LanguageGraph)
+TYPE(LanguageModel)
 
 // <tenon/layer.hpp>
 TYPE(ValueSpec)
@@ -503,8 +508,7 @@ TYPE(OuterUpdate)
 
 // <tenon/sdk/outside_training.hpp>
 TYPE(TokenizedText)
-TYPE(LanguageGraph)
-TYPE(LanguageModel)
+TYPE(ConversationText)
 TYPE(NameRule)
 TYPE(ExportedFile)
 TYPE(NamePlan)

@@ -18,7 +18,7 @@ MorOps::~MorOps() = default;
 MultiplyOps::~MultiplyOps() = default;
 
 TokenizedText::~TokenizedText() = default;
-LanguageModel::~LanguageModel() = default;
+ConversationText::~ConversationText() = default;
 ModelNames::~ModelNames() = default;
 ModelImporter::~ModelImporter() = default;
 Quantizer::~Quantizer() = default;

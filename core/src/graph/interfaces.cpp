@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/generator.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/on_policy.hpp>
 #include <tenon/ops/attention.hpp>
@@ -49,6 +50,7 @@ PositionwiseLayer::~PositionwiseLayer() = default;
 StepwiseLayer::~StepwiseLayer() = default;
 SequenceState::~SequenceState() = default;
 Generator::~Generator() = default;
+LanguageModel::~LanguageModel() = default;
 OnPolicyDataset::~OnPolicyDataset() = default;
 Tokenizer::~Tokenizer() = default;
 TokenizerFile::~TokenizerFile() = default;

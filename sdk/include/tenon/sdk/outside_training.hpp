@@ -5,7 +5,9 @@
 // folder.
 #pragma once
 
+#include <tenon/config.hpp>
 #include <tenon/dataset.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/model.hpp>
 #include <tenon/stored_model.hpp>
 #include <tenon/tokenizer.hpp>
@@ -29,20 +31,19 @@ class TokenizedText {
   virtual Tokenizer& tokenizer() = 0;
 };
 
-/// A graph of the same parameters as the trained one. Its data field "tokens" is i32 [time], and position t
-/// of `logits` [batch, time, vocabulary] depends on tokens 0 .. t alone.
-struct LanguageGraph {
-  GraphSpec graph;
-  std::string logits;  ///< name of the value
-};
-
-/// A model that predicts the next token ("tenon.model.language/1").
-class LanguageModel {
+/// How a data set of conversations writes them as tokens ("tenon.dataset.conversations/1"). Beside
+/// TokenizedText. Any thread, after open().
+class ConversationText {
  public:
-  static constexpr const char* kId = "tenon.model.language/1";
-  virtual ~LanguageModel();
-  /// Pure in options and data.
-  virtual LanguageGraph language_graph(const DataInfo& data) = 0;
+  static constexpr const char* kId = "tenon.dataset.conversations/1";
+  virtual ~ConversationText();
+  /// What a model goes on from to answer. `line`: a table as in the data set's files. Its messages up to
+  /// where the last answer begins, or all of them and the begin of an answer where the last message is none.
+  /// Throws Error(kConfig) that says what the line lacks.
+  virtual std::vector<std::int32_t> prompt(const Value& line) const = 0;
+  /// The ids, one after another, that follow every answer of the assistant and belong to it in training;
+  /// empty where an answer has no end of its own. Valid as long as the data set.
+  virtual std::span<const std::int32_t> answer_end() const = 0;
 };
 
 /// How parameters here are tensors there. Read from here to there by export, from there to here by import.
