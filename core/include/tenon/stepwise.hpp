@@ -21,9 +21,11 @@ class PositionwiseLayer {
 /// The sequences that a pass goes on with, by row of the batch.
 struct Steps {
   std::span<const std::int64_t> first;  ///< position of the row's first place in its sequence; 0 begins one
-  std::span<const std::int64_t> count;  ///< places of the row that count; those after are padding
-  std::span<const std::int64_t> kept;   ///< the row's row in `state`, no two alike
-  TensorView state;  ///< u8 [sequences, state_bytes()], memory of the device; empty: nothing kept
+  /// Places of the row that count; those after are padding. A row of which none counts takes no part: its
+  /// other numbers mean nothing.
+  std::span<const std::int64_t> count;
+  std::span<const std::int64_t> kept;  ///< the row's row in `state`, no two alike
+  TensorView state;  ///< u8 [sequences, bytes of infer_step()], memory of the device; empty: nothing kept
 };
 
 /// Offered by layers whose value at a position depends on that position and on inputs at those before it.
@@ -31,8 +33,10 @@ class StepwiseLayer {
  public:
   static constexpr const char* kId = "tenon.layer.stepwise/1";
   virtual ~StepwiseLayer();
-  /// Kept of one sequence of at most `positions`, after infer(); 0 where the number of a position says all.
-  virtual std::int64_t state_bytes(std::int64_t positions) const = 0;
+  /// Called once, after infer(): prepares step() for sequences of at most `positions`, and declares its
+  /// workspaces. Returns the bytes kept of one sequence; 0 where the number of a position says all. Throws
+  /// Error(kConfig) for what cannot run stepwise.
+  virtual std::int64_t infer_step(InferContext& context, std::int64_t positions) = 0;
   /// In place of forward(). A row begins a sequence, whatever its state holds, or goes on where its last pass
   /// ended: the values are those of forward() over the whole sequence, however it is split, on reference
   /// kernels to the bit. Values at padding mean nothing.

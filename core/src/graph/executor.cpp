@@ -3,6 +3,7 @@
 #include "base/at.hpp"
 #include "graph/contexts.hpp"
 #include "graph/graph_build.hpp"
+#include "graph/memory_budget.hpp"
 #include "graph/parameter_set.hpp"
 #include "graph/pass_place.hpp"
 
@@ -43,6 +44,108 @@ std::vector<NodeCost> node_costs(const graph::Build& build) {
   return costs;
 }
 
+/// What the nodes of a stepwise graph keep of sequences, and how many positions of each sequence that is.
+class KeptSequences final : public SequenceState {
+ public:
+  KeptSequences(Device& device, std::int64_t positions, std::int64_t sequences)
+      : device_(device), positions_(positions), lengths_(sequences, 0), taken_(sequences, 0) {}
+  ~KeptSequences() override {
+    for (const Kept& kept : kept_) device_.release(kept.memory.data, kept.memory.bytes());
+  }
+  KeptSequences(const KeptSequences&) = delete;
+  KeptSequences& operator=(const KeptSequences&) = delete;
+
+  std::int64_t sequences() const override { return static_cast<std::int64_t>(lengths_.size()); }
+  std::int64_t bytes() const override {
+    std::int64_t sum = 0;
+    for (const Kept& kept : kept_) sum += kept.memory.bytes();
+    return sum;
+  }
+
+  void add(const graph::Node& node) {
+    TensorView memory{nullptr, {sequences(), node.sequence_bytes}, DType::kU8, device_.space()};
+    memory.data = graph::allocate_for(
+        device_, static_cast<std::size_t>(graph::saturating_product(sequences(), node.sequence_bytes)),
+        fmt::format("what layer '{}' keeps of {} sequences of {} positions", node.spec.name, sequences(),
+                    positions_));
+    kept_.push_back({node.spec.name, memory});
+  }
+  TensorView memory(std::size_t number) const { return kept_[number].memory; }
+
+  /// Throws Error(kRun) unless an executor of `build` may run a pass on it.
+  void require(const graph::Build& build, const Device& device, std::int64_t positions) const {
+    std::size_t number = 0;
+    bool same = &device == &device_ && positions == positions_;
+    for (const graph::Node& node : build.nodes) {
+      if (node.sequence_bytes == 0) continue;
+      same = same && number < kept_.size() && kept_[number].node == node.spec.name &&
+             kept_[number].memory.shape[1] == node.sequence_bytes;
+      ++number;
+    }
+    if (same && number == kept_.size()) return;
+    fail_run(
+        fmt::format("{} sequences of at most {} positions were kept by {} layers of another graph, precision "
+                    "or device; make them by an executor of the graph that goes on with them",
+                    sequences(), positions_, kept_.size()));
+  }
+
+  /// The rows' sequences hold nothing until finish(). Throws Error(kRun) for positions that do not fit.
+  void begin(const StepRun& run, std::int64_t batch, std::int64_t time) {
+    for (const std::span<const std::int64_t>& numbers : {run.first, run.count, run.kept}) {
+      if (static_cast<std::int64_t>(numbers.size()) == batch) continue;
+      fail_run(
+          fmt::format("a stepwise pass of {} rows was given numbers of {}; expected one of first, count "
+                      "and kept per row",
+                      batch, numbers.size()));
+    }
+    std::fill(taken_.begin(), taken_.end(), static_cast<unsigned char>(0));
+    for (std::size_t row = 0; row < run.count.size(); ++row) check(row, run, time);
+    for (std::size_t row = 0; row < run.count.size(); ++row) {
+      if (run.count[row] > 0) base::at(lengths_, run.kept[row]) = 0;
+    }
+  }
+  void finish(const StepRun& run) {
+    for (std::size_t row = 0; row < run.count.size(); ++row) {
+      if (run.count[row] > 0) base::at(lengths_, run.kept[row]) = run.first[row] + run.count[row];
+    }
+  }
+
+ private:
+  struct Kept {
+    std::string node;
+    TensorView memory;  ///< u8 [sequences, bytes]
+  };
+
+  void check(std::size_t row, const StepRun& run, std::int64_t time) {
+    const std::int64_t first = run.first[row], count = run.count[row], kept = run.kept[row];
+    const auto refuse = [&](const std::string& what) {
+      fail_run(fmt::format("row {} of a stepwise pass {}", row, what));
+    };
+    if (count < 0 || count > time)
+      refuse(
+          fmt::format("has {} places that count; expected 0 ... {}, the positions of a pass", count, time));
+    if (count == 0) return;
+    if (kept < 0 || kept >= sequences())
+      refuse(fmt::format("goes on with sequence {}; expected 0 ... {}", kept, sequences() - 1));
+    if (base::at(taken_, kept) != 0)
+      refuse(fmt::format("goes on with sequence {}, as an earlier row does; expected one row each", kept));
+    base::at(taken_, kept) = 1;
+    if (const std::int64_t held = base::at(lengths_, kept); first != 0 && first != held)
+      refuse(fmt::format(
+          "begins at position {} of sequence {}, which holds {}; expected 0, to begin anew, or {}", first,
+          kept, held, held));
+    if (count > positions_ - first)
+      refuse(
+          fmt::format("adds {} positions from {} on; a sequence has at most {}", count, first, positions_));
+  }
+
+  Device& device_;
+  std::int64_t positions_;
+  std::vector<std::int64_t> lengths_;  ///< positions held, by sequence
+  std::vector<unsigned char> taken_;   ///< by a row of the pass, by sequence
+  std::vector<Kept> kept_;             ///< of the nodes that keep something, in their order
+};
+
 }  // namespace
 
 struct Executor::Impl {
@@ -75,6 +178,15 @@ struct Executor::Impl {
 
   graph::PassKind forward_kind() const {
     return pass.run.training ? graph::PassKind::kForward : graph::PassKind::kEvaluation;
+  }
+
+  void require_stepwise(const char* call) const {
+    if (spec.positions <= 0)
+      fail_run(fmt::format("{} was asked of a graph that was not built to run stepwise", call));
+  }
+  void require_whole(const char* call) const {
+    if (spec.positions > 0)
+      fail_run(fmt::format("{} was asked of a graph that was built to run stepwise; call step", call));
   }
 
   /// `weights` are those of the next pass.
@@ -225,6 +337,7 @@ void Executor::bind(const ParameterSet& set) {
 }
 
 void Executor::forward(ParameterSet& weights, const RunSpec& run) {
+  impl_->require_whole("forward");
   impl_->use(weights);
   impl_->pass.run = run;
   impl_->pass.run.training &= impl_->spec.training;  // nothing is staged or kept in a graph for evaluation
@@ -242,12 +355,44 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   impl_->read_losses();
 }
 
-std::unique_ptr<SequenceState> Executor::make_sequences(std::int64_t) {
-  fail_run("the graph was not built to run stepwise");
+std::unique_ptr<SequenceState> Executor::make_sequences(std::int64_t sequences) {
+  impl_->require_stepwise("make_sequences");
+  if (sequences < 1)
+    fail_run(fmt::format("memory of {} sequences was asked for; expected 1 or more", sequences));
+  auto kept = std::make_unique<KeptSequences>(*impl_->spec.device, impl_->spec.positions, sequences);
+  for (const graph::Node& node : impl_->build->nodes) {
+    if (node.sequence_bytes > 0) kept->add(node);
+  }
+  return kept;
 }
 
-void Executor::step(ParameterSet&, SequenceState&, const StepRun&) {
-  fail_run("the graph was not built to run stepwise");
+void Executor::step(ParameterSet& weights, SequenceState& sequences, const StepRun& run) {
+  Impl& impl = *impl_;
+  impl.require_stepwise("step");
+  auto* const kept = dynamic_cast<KeptSequences*>(&sequences);
+  if (kept == nullptr) fail_run("a stepwise pass was given sequences that no executor made");
+  kept->require(*impl.build, *impl.spec.device, impl.spec.positions);
+  impl.use(weights);
+  kept->begin(run, impl.build->batch, impl.build->time);
+  impl.pass.run = {.slot = run.slot, .training = false};
+  Steps steps{run.first, run.count, run.kept, {}};
+  std::size_t number = 0;
+  std::vector<graph::Node>& nodes = impl.build->nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    graph::Node& node = nodes[i];
+    if (node.skipped) continue;
+    impl.pass.node = &node;
+    impl.begin_buffers(i, false);
+    steps.state = node.sequence_bytes > 0 ? kept->memory(number++) : TensorView{};
+    if (node.folded_into < 0) {
+      impl.timed(i, false, [&] {
+        if (node.stepwise != nullptr) return node.stepwise->step(impl.forward_context, steps);
+        node.layer->forward(impl.forward_context);
+      });
+    }
+    if (impl.probe) impl.show_outputs(node);
+  }
+  kept->finish(run);
 }
 
 void Executor::probe_outputs(OutputProbe probe) {
@@ -395,6 +540,7 @@ std::vector<std::string> Executor::folded_nodes() const {
 std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run) {
   Impl& impl = *impl_;
   ReduceOps& reduce = impl.spec.device->family<ReduceOps>();
+  impl.require_whole("find_non_finite");
   impl.use(weights);
   impl.pass.run = run;
   for (std::size_t n = 0; n < impl.build->nodes.size(); ++n) {

@@ -245,6 +245,7 @@ class Builder {
     find_loss();
     find_gradients();
     find_kept();
+    if (spec_.positions != 0) infer_steps();
     if (!spec_.keep_values) fold_epilogues(*build_, !spec_.keep.empty());
     bind_sites();
     empty_skipped();
@@ -456,6 +457,66 @@ class Builder {
       if (node.skipped) node.metric = nullptr;
       for (const NodeInput& input : node.inputs) needed[input.value] = needed[input.value] || !node.skipped;
     }
+  }
+
+  /// Asks the layers of a stepwise graph what they keep of a sequence, and refuses those that cannot run so.
+  void infer_steps() {
+    if (spec_.positions < 0 || spec_.training) {
+      fail_run(
+          fmt::format("a graph {} was asked to run stepwise on sequences of {} positions; expected one "
+                      "for evaluation, and at least 1 position",
+                      spec_.training ? "for training" : "for evaluation", spec_.positions));
+    }
+    find_time();
+    std::vector<std::string> unable;
+    for (Node& node : build_->nodes) {
+      if (node.skipped) continue;
+      node.stepwise = static_cast<StepwiseLayer*>(node.layer->query(StepwiseLayer::kId));
+      if (node.stepwise == nullptr && node.layer->query(PositionwiseLayer::kId) == nullptr)
+        unable.push_back(fmt::format("'{}' ({})", node.spec.name, node.spec.type));
+    }
+    if (!unable.empty()) {
+      fail_config(
+          fmt::format("the model cannot run position by position, which generation needs: {} of its layers "
+                      "offer neither {} nor {}: {}; replace them by layers that do, or give them one of the "
+                      "two (<tenon/stepwise.hpp>)",
+                      unable.size(), PositionwiseLayer::kId, StepwiseLayer::kId, fmt::join(unable, ", ")));
+    }
+    for (std::size_t i = 0; i < build_->nodes.size(); ++i) {
+      Node& node = build_->nodes[i];
+      if (node.stepwise == nullptr) continue;
+      LayerInference context(spec_, data_, *build_, static_cast<int>(i));
+      node.sequence_bytes = node.stepwise->infer_step(context, spec_.positions);
+      if (node.sequence_bytes < 0) {
+        fail_plugin(
+            fmt::format("layer '{}': infer_step() returned {} bytes of a sequence; expected 0 or more",
+                        node.spec.name, node.sequence_bytes));
+      }
+      require_memory(node, build_->declared.size());
+    }
+  }
+
+  /// The positions of a pass: the second extent of the data that running nodes read.
+  void find_time() {
+    const GraphValue* first = nullptr;
+    for (int i = 0; i < build_->fields; ++i) {
+      const GraphValue& field = base::at(build_->values, i);
+      if (!is_read(field)) continue;
+      if (field.spec.shape.rank() < 2) {
+        fail_config(
+            fmt::format("data field '{}' has one number per sample, and a graph that runs stepwise "
+                        "needs one per position: expected [batch, time, ...], found {}",
+                        field.name, field.spec.shape.text()));
+      }
+      if (first == nullptr) first = &field;
+      if (field.spec.shape[1] == first->spec.shape[1]) continue;
+      fail_config(
+          fmt::format("data fields '{}' {} and '{}' {} differ in the positions of a pass, which a "
+                      "graph that runs stepwise counts along the second extent",
+                      first->name, first->spec.shape.text(), field.name, field.spec.shape.text()));
+    }
+    if (first == nullptr) fail_config("a graph that runs stepwise reads data, and this one reads none");
+    build_->time = first->spec.shape[1];
   }
 
   /// Once policies have counted them.
@@ -769,6 +830,12 @@ void Builder::plan_memory() {
     std::size_t kept = 0;
     for (const GraphValue& value : build_->values) kept += value.kept ? value.data.bytes() : 0;
     build_->lines.push_back({"outputs kept after forward (planned)", kept});
+  }
+  if (spec_.positions > 0) {
+    std::int64_t bytes = 0;
+    for (const Node& node : build_->nodes) bytes = saturating_sum(bytes, node.sequence_bytes);
+    build_->lines.push_back({fmt::format("kept of each sequence of {} positions", spec_.positions),
+                             static_cast<std::size_t>(bytes)});
   }
   for (const PlanLine& line : build_->held) build_->lines.push_back(line);
 }

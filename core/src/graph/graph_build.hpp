@@ -8,6 +8,7 @@
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/random.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <cstddef>
 #include <map>
@@ -120,6 +121,8 @@ struct Node {
   Layer* layer = nullptr;
   LossLayer* loss = nullptr;
   MetricLayer* metric = nullptr;
+  StepwiseLayer* stepwise = nullptr;  ///< of a stepwise graph; null: forward() serves
+  std::int64_t sequence_bytes = 0;    ///< kept of one sequence between passes
   std::vector<NodeInput> inputs;
   std::vector<int> outputs;
   std::vector<int> parameters;  ///< per ParameterRef
@@ -144,6 +147,7 @@ struct Build {
   Mesh alone;      ///< of a spec without a mesh
   int fields = 0;  ///< values[0 .. fields) are data
   std::int64_t batch = 1;
+  std::int64_t time = 0;  ///< positions of a pass of a stepwise graph
   int loss_node = -1;
 
   std::vector<Lifetime> plan;

@@ -9,6 +9,7 @@
 #include <tenon/host.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <fmt/format.h>
 
@@ -43,22 +44,23 @@ void read_component(Value& table, const char* option) {
 
 /// A node's layer, called under the guard: what it logs, throws or crashes with carries its names. Passes of
 /// nodes have a watch of their own (graph/pass_place.hpp).
-class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, private MetricLayer {
+class RegistryLayer final : public LayerOwner,
+                            public Layer,
+                            private LossLayer,
+                            private MetricLayer,
+                            private StepwiseLayer {
  public:
   RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
                 int rank)
       : options_(std::move(options)), component_(std::move(component)), rank_(rank) {
     const std::string place = fmt::format("{}, node '{}'", component_.handle().ref().name, node);
-    names_ = {place, place + ", forward", place + ", backward", place + ", metric"};
+    names_ = {place, place + ", forward", place + ", backward", place + ", metric", place + ", step"};
   }
   Layer& layer() override { return *this; }
   const tenon_port_v1* const* ports() const override { return component_.handle().ref().component->ports; }
 
-  // A configuration that does not fit is the user's to correct: the layer's own message names the node.
   void infer(InferContext& context) override {
-    const GuardContext place{component_.plugin(), names_[0], rank_, -1};
-    const PluginCallScope scope(place);
-    try {
+    declare([&] {
       if ((component_.handle().ref().component->capabilities & TENON_CAP_HOST) != 0 &&
           context.device().space() != MemorySpace::kHost) {
         fail_config(
@@ -67,15 +69,7 @@ class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, 
                         context.name(), component_.handle().ref().name));
       }
       component_->infer(context);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kConfig) rethrow_named(place);
-      // For an option that the model wrote, the place is the node, which the layer's message names already.
-      const std::string written = options_->place_of(error.what());
-      if (written.empty() || written.starts_with("model node")) throw;
-      fail_config(fmt::format("{}: {}", written, error.what()));
-    } catch (...) {
-      rethrow_named(place);
-    }
+    });
   }
   void forward(ForwardContext& context) override {
     guard(pass(names_[1], context), [&] { component_->forward(context); });
@@ -92,6 +86,10 @@ class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, 
     if (found != nullptr && interface_id == MetricLayer::kId) {
       metric_ = static_cast<MetricLayer*>(found);
       return static_cast<MetricLayer*>(this);
+    }
+    if (found != nullptr && interface_id == StepwiseLayer::kId) {
+      stepwise_ = static_cast<StepwiseLayer*>(found);
+      return static_cast<StepwiseLayer*>(this);
     }
     return found;
   }
@@ -111,6 +109,34 @@ class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, 
     guard(outside(names_[3]), [&] { metric_->finish(replicas, report); });
   }
 
+  std::int64_t infer_step(InferContext& context, std::int64_t positions) override {
+    std::int64_t bytes = 0;
+    declare([&] { bytes = stepwise_->infer_step(context, positions); });
+    return bytes;
+  }
+  void step(ForwardContext& context, const Steps& steps) override {
+    guard(pass(names_[4], context), [&] { stepwise_->step(context, steps); });
+  }
+
+  /// Runs what declares the node. A configuration that does not fit is the user's to correct: the layer's own
+  /// message names the node.
+  template <typename Call>
+  void declare(Call&& call) {
+    const GuardContext place{component_.plugin(), names_[0], rank_, -1};
+    const PluginCallScope scope(place);
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) rethrow_named(place);
+      // For an option that the model wrote, the place is the node, which the layer's message names already.
+      const std::string written = options_->place_of(error.what());
+      if (written.empty() || written.starts_with("model node")) throw;
+      fail_config(fmt::format("{}: {}", written, error.what()));
+    } catch (...) {
+      rethrow_named(place);
+    }
+  }
+
   GuardContext pass(const std::string& name, const RunContext& context) const {
     step_ = context.step();
     return {component_.plugin(), name, rank_, step_, nullptr, kWatchedElsewhere};
@@ -120,11 +146,12 @@ class RegistryLayer final : public LayerOwner, public Layer, private LossLayer, 
 
   std::unique_ptr<ResolvedOptions> options_;
   Component<Layer> component_;
-  std::array<std::string, 4> names_;
+  std::array<std::string, 5> names_;
   int rank_;
   mutable std::int64_t step_ = -1;  ///< of the newest pass
   LossLayer* loss_ = nullptr;
   MetricLayer* metric_ = nullptr;
+  StepwiseLayer* stepwise_ = nullptr;
 };
 
 class RegistryLayers final : public LayerFactory {
