@@ -48,15 +48,15 @@ void SelfAttention::infer(InferContext& context) {
   name_ = context.name();
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
-  kernel_ = device_->family<Attention>().prepare(
-      {.batch = q[0],
-       .time = q[1],
-       .heads = heads,
-       .head_width = head_width,
-       .kv_heads = kv_heads,
-       .window = options_.integer("window"),
-       .logit_scale = options_.boolean("scaled") ? 1.0 / std::sqrt(static_cast<double>(head_width)) : 1.0,
-       .dtype = context.activations()});
+  spec_ = {.batch = q[0],
+           .time = q[1],
+           .heads = heads,
+           .head_width = head_width,
+           .kv_heads = kv_heads,
+           .window = options_.integer("window"),
+           .logit_scale = options_.boolean("scaled") ? 1.0 / std::sqrt(static_cast<double>(head_width)) : 1.0,
+           .dtype = context.activations()};
+  kernel_ = device_->family<Attention>().prepare(spec_);
   lse_ = context.saved({{q[0], heads, q[1]}, statistics(context.activations())});
   scratch_ = context.workspace(kernel_->scratch_bytes());
   gradients_ = context.workspace(window_bytes(context.activations(), q.elements()) +
@@ -70,12 +70,13 @@ AttentionMasks SelfAttention::masks(RunContext& context) const {
   return {.keys = {}, .documents = packed_ ? context.input(3) : TensorView{}};
 }
 
-void SelfAttention::check_documents(const TensorView& documents) {
+void SelfAttention::check_documents(const TensorView& documents, std::span<const std::int64_t> counts) {
   const TensorView here = stage_.read(*device_, documents);
   const auto* const numbers = here.as<std::int32_t>();
   const std::int64_t time = here.shape[1];
   for (std::int64_t i = 1; i < here.elements(); ++i) {
     if (i % time == 0 || numbers[i] >= numbers[i - 1]) continue;
+    if (!counts.empty() && i % time >= counts[i / time]) continue;
     fail_run(
         fmt::format("layer '{}': the documents of sample {} go backwards at position {}: {} follows {}; "
                     "number the documents of a row in ascending order",
@@ -84,9 +85,31 @@ void SelfAttention::check_documents(const TensorView& documents) {
 }
 
 void SelfAttention::forward(ForwardContext& context) {
-  if (packed_) check_documents(context.input(3));
+  if (packed_) check_documents(context.input(3), {});
   kernel_->forward(context.input(0), context.input(1), context.input(2), masks(context), context.output(0),
                    context.saved(lse_), context.workspace(scratch_));
+}
+
+std::int64_t SelfAttention::infer_step(InferContext& context, std::int64_t positions) {
+  cached_ = device_->family<Attention>().prepare_cached({.batch = spec_.batch,
+                                                         .time = spec_.time,
+                                                         .heads = spec_.heads,
+                                                         .head_width = spec_.head_width,
+                                                         .kv_heads = spec_.kv_heads,
+                                                         .positions = positions,
+                                                         .window = spec_.window,
+                                                         .logit_scale = spec_.logit_scale,
+                                                         .dtype = spec_.dtype,
+                                                         .documents = packed_});
+  step_scratch_ = context.workspace(cached_->scratch_bytes());
+  return cached_->sequence_bytes();
+}
+
+void SelfAttention::step(ForwardContext& context, const Steps& steps) {
+  if (packed_) check_documents(context.input(3), steps.count);
+  cached_->forward(context.input(0), context.input(1), context.input(2), masks(context).documents,
+                   {steps.first, steps.count, steps.kept}, steps.state, context.output(0),
+                   context.workspace(step_scratch_));
 }
 
 void SelfAttention::backward(BackwardContext& context) {

@@ -12,7 +12,7 @@
 
 namespace tenon::nn {
 
-class SelfAttention final : public Layer {
+class SelfAttention final : public Layer, public StepwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("heads", nullptr)
@@ -47,12 +47,16 @@ class SelfAttention final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  std::int64_t infer_step(InferContext& context, std::int64_t positions) override;
+  void step(ForwardContext& context, const Steps& steps) override;
+  void* query(std::string_view interface_id) override {
+    return interface_id == StepwiseLayer::kId ? static_cast<StepwiseLayer*>(this) : nullptr;
+  }
 
  private:
   AttentionMasks masks(RunContext& context) const;
-  /// Throws Error(kRun) where the numbers of a sample decrease.
-  void check_documents(const TensorView& documents);
+  /// Throws Error(kRun) where the numbers of a sample decrease, of which `counts` count; empty: all.
+  void check_documents(const TensorView& documents, std::span<const std::int64_t> counts);
 
   const Options& options_;
   std::string name_;
@@ -60,9 +64,11 @@ class SelfAttention final : public Layer {
   HostStage stage_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  AttentionSpec spec_;
   std::unique_ptr<AttentionKernel> kernel_;
+  std::unique_ptr<CachedAttentionKernel> cached_;  ///< of a stepwise graph
   SavedRef lse_;
-  WorkspaceRef scratch_, gradients_;
+  WorkspaceRef scratch_, gradients_, step_scratch_;
 };
 
 }  // namespace tenon::nn

@@ -7,6 +7,7 @@
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <cstdint>
 #include <string>
@@ -43,6 +44,30 @@ ParameterSpec vector_parameter(const InferContext& context, std::string_view mem
 
 /// sink (+)= gradient: the backward of a layer whose derivative is one. Writes nothing to an empty sink.
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
+
+// Stepwise graphs. Positions are counted along dimension 1 of all values.
+
+/// Answer to a query of a layer that, if `it_is`, computes each position by itself.
+inline void* positionwise(PositionwiseLayer* layer, std::string_view interface_id, bool it_is = true) {
+  return it_is && interface_id == PositionwiseLayer::kId ? layer : nullptr;
+}
+/// Whether a layer that computes each row of a matrix by itself computes each position of `x` by itself.
+bool rows_are_positions(const Shape& x);
+/// Refuses an input whose samples or positions are sharded over a mesh.
+void expect_whole_positions(const InferContext& context, int index);
+/// The position of every place of a pass, in memory of the device: i32 [batch * time]. Padding has the
+/// position of the first place that counts, or 0.
+class StepPositions {
+ public:
+  void infer(InferContext& context, const Shape& x);
+  TensorView of(ForwardContext& context, const Steps& steps);
+
+ private:
+  Device* device_ = nullptr;
+  std::int64_t rows_ = 0;
+  WorkspaceRef memory_;
+  HostStage stage_;
+};
 
 // Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a mesh. A
 // layer that does not ask for this gets only unsharded values.

@@ -62,20 +62,21 @@ void Positions::infer(InferContext& context) {
   const Shape here = context.input(0).shape;
   const Layout x = expect_parts(context, 0);
   const std::int64_t context_rows = options_.integer("context");
-  const bool given = context.inputs() > 1;
-  if (!given && x.shape[1] > context_rows) {
+  given_ = context.inputs() > 1;
+  if (!given_ && x.shape[1] > context_rows) {
     refuse(context, fmt::format("expected a time at most {} (option 'context'), found {}", context_rows,
                                 x.shape.text()));
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
+  rows_ = &device_->family<EmbeddingOps>();
   ParameterSpec table =
       weight_parameter(context, options_, {context_rows, x.shape[2]}, options_.real("init_scale"));
   if (const DimSharding* width = sharding_of(x, 2))
     table.sharding.push_back({1, width->axes, width->offsets});
   table_ = context.parameter(table);
   table_sum_ = GradientSum(context, table, x);
-  if (given) {
+  if (given_) {
     const Layout positions = expect_parts(context, 1);
     Layout expected{{x.shape[0], x.shape[1]}, x.sharding};
     std::erase_if(expected.sharding, [](const DimSharding& sharding) { return sharding.dim == 2; });
@@ -84,7 +85,6 @@ void Positions::infer(InferContext& context) {
                                   layout_text(expected), layout_text(positions)));
     }
     name_ = context.name();
-    rows_ = &device_->family<EmbeddingOps>();
     scratch_ = context.workspace(rows_->scatter_scratch(here[0] * here[1], context_rows));
     context.keep_input(1);
   } else {
@@ -112,7 +112,7 @@ void Positions::check_positions(const TensorView& positions) {
 void Positions::forward(ForwardContext& context) {
   const TensorView x = context.input(0);
   if (x.empty()) return;
-  if (rows_ != nullptr) {
+  if (given_) {
     check_positions(context.input(1));
     device_->copy(flat(x), flat(context.output(0)));
     rows_->gather(context.parameter(table_), flat(context.input(1)), matrix(context.output(0)), true);
@@ -122,10 +122,28 @@ void Positions::forward(ForwardContext& context) {
   elementwise_->add_bias(samples(x), used, samples(context.output(0)));
 }
 
+std::int64_t Positions::infer_step(InferContext& context, std::int64_t positions) {
+  expect_whole_positions(context, 0);
+  if (positions > options_.integer("context")) {
+    refuse(context, fmt::format("expected sequences of at most {} positions (option 'context'), found {}",
+                                options_.integer("context"), positions));
+  }
+  if (!given_) steps_.infer(context, context.input(0).shape);
+  return 0;
+}
+
+void Positions::step(ForwardContext& context, const Steps& steps) {
+  if (given_) return forward(context);
+  const TensorView x = context.input(0), y = context.output(0);
+  if (x.empty()) return;
+  device_->copy(x, y);
+  rows_->gather(context.parameter(table_), steps_.of(context, steps), matrix(y), true);
+}
+
 void Positions::backward(BackwardContext& context) {
   const TensorView dy = context.output_gradient(0);
   const GradientSink table = context.gradient(table_);
-  if (rows_ != nullptr || dy.empty()) {
+  if (given_ || dy.empty()) {
     if (!table.view.empty()) table_sum_.clear(*elementwise_, table);
     if (!table.view.empty() && !dy.empty())
       rows_->scatter_add(matrix(dy), flat(context.input(1)), table.view, context.workspace(scratch_));

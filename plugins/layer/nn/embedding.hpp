@@ -13,7 +13,7 @@ namespace tenon::nn {
 /// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
 /// tables that may be larger than memory. Over a mesh ids may be sharded in any dimension, and the
 /// width of the table over other axes.
-class Embedding final : public Layer {
+class Embedding final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("rows", nullptr)
@@ -42,7 +42,7 @@ class Embedding final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override { return positionwise(this, interface_id); }
 
  private:
   const Options& options_;
@@ -56,7 +56,7 @@ class Embedding final : public Layer {
 /// Layer `positions`: adds a learned row per position to x [batch, time, width]: those of 0 ... time - 1, or
 /// of the positions that are given. Over a mesh x may be sharded in any dimension, positions as its batch and
 /// time are; the table is sharded like the width.
-class Positions final : public Layer {
+class Positions final : public Layer, public StepwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("context", nullptr)
@@ -81,22 +81,28 @@ class Positions final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  std::int64_t infer_step(InferContext& context, std::int64_t positions) override;
+  void step(ForwardContext& context, const Steps& steps) override;
+  void* query(std::string_view interface_id) override {
+    return interface_id == StepwiseLayer::kId ? static_cast<StepwiseLayer*>(this) : nullptr;
+  }
 
  private:
   void check_positions(const TensorView& positions);
 
   const Options& options_;
   std::string name_;
+  bool given_ = false;  ///< positions are an input
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  EmbeddingOps* rows_ = nullptr;  ///< null unless positions are an input
+  EmbeddingOps* rows_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   ParameterRef table_;
   GradientSum table_sum_;
   std::int64_t first_ = 0;  ///< position of this rank's shard
   WorkspaceRef scratch_;
   HostStage stage_;  ///< of positions
+  StepPositions steps_;
 };
 
 }  // namespace tenon::nn

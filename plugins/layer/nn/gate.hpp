@@ -9,7 +9,7 @@
 
 namespace tenon::nn {
 
-class Gate final : public Layer {
+class Gate final : public Layer, public PositionwiseLayer {
  public:
   static constexpr auto kMaps = option::choice<Epilogue>(
       {{"silu", Epilogue::kSilu}, {"gelu", Epilogue::kGeluTanh}, {"none", Epilogue::kNone}});
@@ -30,7 +30,7 @@ class Gate final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override { return positionwise(this, interface_id); }
 
  private:
   Epilogue map_;

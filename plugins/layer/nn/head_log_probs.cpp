@@ -6,6 +6,7 @@ namespace tenon::nn {
 
 void HeadLogProbs::infer(InferContext& context) {
   const Layout counted = expect_targets(context, "x");
+  positionwise_ = rows_are_positions(context.input(0).shape);
   head_.infer(context, options_, counted, true);
   elementwise_ = &context.device().family<Elementwise>();
   losses_ = context.workspace(window_bytes(head_.type(), head_.rows()));

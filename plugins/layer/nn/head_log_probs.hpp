@@ -8,7 +8,7 @@
 
 namespace tenon::nn {
 
-class HeadLogProbs final : public Layer {
+class HeadLogProbs final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {kVocabulary, kHeadWeight, kHeadInitScale, kChunkRows};
   static constexpr PortSpec kPorts[] = {
@@ -25,11 +25,14 @@ class HeadLogProbs final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return positionwise(this, interface_id, positionwise_);
+  }
 
  private:
   const Options& options_;
   ChunkedHead head_;
+  bool positionwise_ = false;  ///< rows of x are positions
   Elementwise* elementwise_ = nullptr;
   WorkspaceRef losses_;
 };

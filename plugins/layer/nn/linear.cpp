@@ -36,6 +36,7 @@ Layout scattered(Layout y, const std::vector<int>& axes, const Mesh& mesh) {
 
 void Linear::infer(InferContext& context) {
   const Layout x = expect_parts(context, 0);
+  positionwise_ = rows_are_positions(x.shape);
   const std::vector<int> axes = free_axes(context, options_, x);
   const std::int64_t features = options_.integer("features");
   has_bias_ = options_.boolean("bias");

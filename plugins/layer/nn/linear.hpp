@@ -13,7 +13,7 @@
 
 namespace tenon::nn {
 
-class Linear final : public Layer {
+class Linear final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       layer_common::features("columns of the result"),
@@ -45,7 +45,9 @@ class Linear final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return positionwise(this, interface_id, positionwise_);
+  }
 
  private:
   /// `y`: layout of the products, replicated over the axes that shard the columns of `x`.
@@ -62,10 +64,11 @@ class Linear final : public Layer {
   SiteRef site_;
   WorkspaceRef scratch_, terms_;
   bool has_bias_ = false;
-  Shape part_;             ///< of the weight, on this rank
-  Layout out_;             ///< of y
-  Shape product_;          ///< of the product on this rank
-  bool scatters_ = false;  ///< out_ is sharded further than the products
+  bool positionwise_ = false;  ///< rows of x are positions
+  Shape part_;                 ///< of the weight, on this rank
+  Layout out_;                 ///< of y
+  Shape product_;              ///< of the product on this rank
+  bool scatters_ = false;      ///< out_ is sharded further than the products
   /// Over the axes that shard the columns of x: sum of the products, and gather of dy where it is scattered.
   /// Null where no axes do.
   std::unique_ptr<LinearMap> sum_, gather_;

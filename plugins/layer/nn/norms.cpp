@@ -209,6 +209,7 @@ void BatchNorm::write(BackwardContext& context, TensorView totals, const Gradien
 
 void LayerNorm::infer(InferContext& context) {
   const Shape x = context.input(0).shape;
+  positionwise_ = rows_are_positions(x);
   const Layout layout = expect_parts(context, 0);
   const int last = x.rank() - 1;
   const std::int64_t rows = rows_of(x), columns = columns_of(x);
@@ -264,6 +265,7 @@ void LayerNorm::backward(BackwardContext& context) {
 
 void RmsNorm::infer(InferContext& context) {
   const Shape x = context.input(0).shape;
+  positionwise_ = rows_are_positions(x);
   const Layout layout = expect_parts(context, 0);
   const int last = x.rank() - 1;
   if (columns_ > 0 && sharding_of(layout, last) != nullptr)

@@ -104,7 +104,7 @@ class BatchNorm final : public Layer {
 
 /// Layer `layer_norm`: normalises the last dimension and applies a learned gain and bias (Ba, Kiros, Hinton
 /// 2016). Over a mesh rows may be sharded, and columns too, which then shard gain and bias.
-class LayerNorm final : public Layer {
+class LayerNorm final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("eps", "1e-5").at_least(0).doc_text("added to the variance"),
@@ -121,11 +121,14 @@ class LayerNorm final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return positionwise(this, interface_id, positionwise_);
+  }
 
  private:
   double eps_;
   NeuralOps* nn_ = nullptr;
+  bool positionwise_ = false;  ///< rows of x are positions
   Elementwise* elementwise_ = nullptr;
   std::optional<NormParts> parts_;  ///< where a row is on several ranks
   ParameterRef gain_, bias_;
@@ -137,7 +140,7 @@ class LayerNorm final : public Layer {
 /// Layer `rms_norm`: divides the last dimension by its root mean square and applies a learned gain (Zhang,
 /// Sennrich 2019). Over a mesh rows may be sharded, and columns too, which then shard the gain. With
 /// `columns` it does so to each group of columns, e.g. each head; then they are whole on every rank.
-class RmsNorm final : public Layer {
+class RmsNorm final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("eps", "1e-6").at_least(0).doc_text("added to the mean square"),
@@ -157,14 +160,17 @@ class RmsNorm final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return positionwise(this, interface_id, positionwise_);
+  }
 
  private:
   /// A row of the result is what is normalised together.
   TensorView rows(TensorView view) const;
 
   double eps_;
-  std::int64_t columns_;  ///< of a group; 0: all columns
+  std::int64_t columns_;       ///< of a group; 0: all columns
+  bool positionwise_ = false;  ///< rows of x are positions
   NormalisationOps* ops_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   std::optional<NormParts> parts_;  ///< where a row is on several ranks

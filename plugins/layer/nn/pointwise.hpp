@@ -9,12 +9,12 @@
 namespace tenon::nn {
 
 /// Base of the layers y = map(x): the map is offered to the producing site as epilogue.
-class Pointwise : public Layer {
+class Pointwise : public Layer, public PositionwiseLayer {
  public:
   void infer(InferContext& context) final;
   void forward(ForwardContext& context) final;
   void backward(BackwardContext& context) final;
-  void* query(std::string_view interface_id) final { return nullptr; }
+  void* query(std::string_view interface_id) final { return positionwise(this, interface_id); }
 
  protected:
   /// Value that backward reads: x, or y where the derivative follows from it (x itself may then never exist).
@@ -77,7 +77,7 @@ class SquaredRelu final : public Pointwise {
 };
 
 /// Layer `residual`: the sum of two values of equal shape; both get the gradient of the sum.
-class Residual final : public Layer {
+class Residual final : public Layer, public PositionwiseLayer {
  public:
   static constexpr PortSpec kPorts[] = {port::input("a", "[..., width]").of("activations"),
                                         port::input("b", "[..., width]").of("activations"),
@@ -89,7 +89,7 @@ class Residual final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override { return positionwise(this, interface_id); }
 
  private:
   Device* device_ = nullptr;
@@ -99,7 +99,7 @@ class Residual final : public Layer {
 /// Layer `dropout`: zeroes elements with probability p while training and scales the others by 1 / (1 - p).
 /// Element i of the global batch draws from (seed, node, slot, i), so the mask does not depend on how a batch
 /// is split over replicas, micro-batches or a mesh.
-class Dropout final : public Layer {
+class Dropout final : public Layer, public PositionwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("p", "0.1").between(0, 0.999).doc_text("probability of a zero"),
@@ -115,7 +115,7 @@ class Dropout final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override { return positionwise(this, interface_id); }
 
  private:
   bool active(const RunContext& context) const { return p_ > 0 && context.training(); }

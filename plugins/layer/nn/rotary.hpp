@@ -28,7 +28,7 @@ class RotationTable {
   TensorView table_;
 };
 
-class Rotary final : public Layer {
+class Rotary final : public Layer, public StepwiseLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("heads", nullptr)
@@ -52,7 +52,11 @@ class Rotary final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  std::int64_t infer_step(InferContext& context, std::int64_t positions) override;
+  void step(ForwardContext& context, const Steps& steps) override;
+  void* query(std::string_view interface_id) override {
+    return interface_id == StepwiseLayer::kId ? static_cast<StepwiseLayer*>(this) : nullptr;
+  }
 
  private:
   /// The positions of a pass, flat; empty where the layer has no such input.
@@ -61,10 +65,11 @@ class Rotary final : public Layer {
   const Options& options_;
   MultiplyOps* multiply_ = nullptr;
   Device* device_ = nullptr;
-  std::int64_t time_ = 0;
-  bool named_ = false;  ///< positions are an input
+  std::int64_t time_ = 0;  ///< of a sample, or of a sequence of a stepwise graph
+  bool named_ = false;     ///< positions are an input
   RotationTable table_;
   HostStage stage_;  ///< of positions
+  StepPositions steps_;
 };
 
 }  // namespace tenon::nn
