@@ -2,6 +2,7 @@
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/kernels/reference/attention.hpp>
 #include <tenon/kernels/reference/batch_norm.hpp>
+#include <tenon/kernels/reference/cached_attention.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
@@ -25,6 +26,8 @@ constexpr Ops<S> make_ops() {
       .attention = {.workspace = r::attention_workspace<S>,
                     .forward = r::attention_forward<S>,
                     .backward = r::attention_backward<S>},
+      .cached_attention = {.workspace = r::cached_attention_workspace<S>,
+                           .forward = r::cached_attention_forward<S>},
       .norm = {.layer_norm_forward = r::layer_norm_forward<S>,
                .layer_norm_backward_input = r::layer_norm_backward_input<S>,
                .layer_norm_backward_params = r::layer_norm_backward_params<S>,

@@ -128,6 +128,22 @@ struct AttentionHead {
   const std::int32_t* documents;
   std::int64_t key_head;  ///< over all batches
   std::int64_t out_offset, lse_offset, dq_offset, dkv_offset;
+  /// In kept blocks (cached_attention.hpp): k and v begin with the sequence, a row has the elements of all
+  /// key heads at a position, and those of the key heads before this one count key_offset. 0: in rows.
+  std::int64_t positions = 0, key_offset = 0;
+
+  /// The block of keys from k0 on, as [d_head, keys].
+  TENON_INLINE Strided<S> keys_of(std::int64_t k0) const {
+    if (positions == 0) return {k.at(k0, 0), k.col, k.row};
+    const std::int64_t width = least(kKeys, positions - k0);
+    return {k.data + k0 * k.row + key_offset * width, width, 1};
+  }
+  /// Its values, as [keys, d_head].
+  TENON_INLINE Strided<S> values_of(std::int64_t k0, std::int64_t d_head) const {
+    if (positions == 0) return {v.at(k0, 0), v.row, v.col};
+    const std::int64_t width = least(kKeys, positions - k0);
+    return {v.data + k0 * v.row + key_offset * width, d_head, 1};
+  }
 };
 
 template <class S>
@@ -186,6 +202,35 @@ TENON_INLINE Strided<float> widen(Strided<S> a, std::int64_t rows, std::int64_t 
   }
 }
 
+/// Makes weights of the scores of one query against a block of keys, and scales what the query has so far to
+/// the largest score that it now has.
+TENON_INLINE void weigh_row(float* row, std::int64_t keys, std::int64_t d, float& highest, float& total,
+                            float* sums) {
+  const float here = row_max(row, keys);
+  const float shift = here > highest ? here : highest;
+  const float base = shift == kMinusInfinity ? 0.0f : shift;
+  // Before the first visible key the sums are zero (or NaN) whatever they are multiplied by.
+  const float kept = highest == kMinusInfinity ? 1.0f : exp_one(highest - base);
+  const float sum = row_exp_sum(row, keys, 1.0f, base, [&](std::int64_t j, std::int64_t n, F e) TENON_BODY {
+    store_group(row + j, e, n);
+  });
+  total = total * kept + sum;
+  highest = shift;
+  if (kept != 1.0f)
+    for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      store_group(sums + j, load_group(sums + j, n) * splat(kept), n);
+    });
+}
+
+/// Writes the output of a query.
+template <class S>
+TENON_INLINE void put_output(const float* sums, float total, std::int64_t d, S* out) {
+  const F inverse = splat(total == 0.0f ? 0.0f : 1.0f / total);
+  for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+    store_group(out + j, load_group(sums + j, n) * inverse, n);
+  });
+}
+
 template <class S>
 void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S>& head, std::int64_t q0,
                              float* workspace) {
@@ -205,36 +250,18 @@ void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S
 
   for (std::int64_t k0 = firsts[0] / kKeys * kKeys; k0 < position + queries; k0 += kKeys) {
     const std::int64_t keys = least(kKeys, args.keys - k0);
-    block_product(queries, keys, d, rows_from(head.q, q0), transposed(rows_from(head.k, k0)), scores, kKeys,
-                  false);
+    block_product(queries, keys, d, rows_from(head.q, q0), head.keys_of(k0), scores, kKeys, false);
     for (std::int64_t i = 0; i < queries; ++i) {
       float* row = scores + i * kKeys;
       mask_row(args, head.key_mask, firsts[i], position + i, k0, keys, row);
-      const float here = row_max(row, keys);
-      const float shift = here > highest[i] ? here : highest[i];
-      const float base = shift == kMinusInfinity ? 0.0f : shift;
-      // Before the first visible key the sums are zero (or NaN) whatever they are multiplied by.
-      const float kept = highest[i] == kMinusInfinity ? 1.0f : exp_one(highest[i] - base);
-      const float sum =
-          row_exp_sum(row, keys, 1.0f, base,
-                      [&](std::int64_t j, std::int64_t n, F e) TENON_BODY { store_group(row + j, e, n); });
-      total[i] = total[i] * kept + sum;
-      highest[i] = shift;
-      if (kept != 1.0f)
-        for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-          store_group(sums + i * d + j, load_group(sums + i * d + j, n) * splat(kept), n);
-        });
+      weigh_row(row, keys, d, highest[i], total[i], sums + i * d);
     }
     block_product(queries, d, keys, Strided<float>{scores, kKeys, 1},
-                  widen(rows_from(head.v, k0), keys, d, wide), sums, d, true);
+                  widen(head.values_of(k0, d), keys, d, wide), sums, d, true);
   }
 
   for (std::int64_t i = 0; i < queries; ++i) {
-    const F inverse = splat(total[i] == 0.0f ? 0.0f : 1.0f / total[i]);
-    S* out = args.out + head.out_offset + (q0 + i) * args.out_row_stride;
-    for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-      store_group(out + j, load_group(sums + i * d + j, n) * inverse, n);
-    });
+    put_output(sums + i * d, total[i], d, args.out + head.out_offset + (q0 + i) * args.out_row_stride);
     if (args.lse != nullptr)
       args.lse[head.lse_offset + q0 + i] = total[i] == 0.0f ? kMinusInfinity : highest[i] + log_one(total[i]);
   }

@@ -6,6 +6,7 @@
 #include "isa/attention.inc.hpp"
 #include "isa/batch_norm.inc.hpp"
 #include "isa/batched_complex_gemm.inc.hpp"
+#include "isa/cached_attention.inc.hpp"
 #include "isa/dequantize.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
@@ -33,6 +34,8 @@ constexpr Ops<S> make_ops() {
       .attention = {.workspace = attention_workspace<S>,
                     .forward = attention_forward<S>,
                     .backward = attention_backward<S>},
+      .cached_attention = {.workspace = cached_attention_workspace<S>,
+                           .forward = cached_attention_forward<S>},
       .norm = {.layer_norm_forward = layer_norm_forward<S>,
                .layer_norm_backward_input = layer_norm_backward_input<S>,
                .layer_norm_backward_params = layer_norm_backward_params<S>,

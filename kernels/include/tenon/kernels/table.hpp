@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tenon/kernels/attention.hpp>
+#include <tenon/kernels/cached_attention.hpp>
 #include <tenon/kernels/elementwise.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
@@ -20,6 +21,7 @@ template <class S>
 struct Ops {
   GemmOps<S> gemm;
   AttentionOps<S> attention;
+  CachedAttentionOps<S> cached_attention;
   NormOps<S> norm;
   ElementwiseOps<S> elementwise;
   SoftmaxOps<S> softmax;
