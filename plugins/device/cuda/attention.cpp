@@ -1,9 +1,13 @@
-// Causal attention (family Attention) on the bodies of kernels/cuda/attention*.hpp.
+// Causal attention (family Attention) on the bodies of kernels/cuda/attention*.hpp, and to kept keys on those
+// of cached_attention.hpp.
 #include "device_common/attention.hpp"
 #include "common.hpp"
 
 #include <tenon/kernels/cuda/attention.hpp>
 #include <tenon/kernels/cuda/attention_backward.hpp>
+#include <tenon/kernels/cuda/cached_attention.hpp>
+
+#include <vector>
 
 namespace tenon::cuda {
 namespace {
@@ -50,6 +54,44 @@ class CudaAttentionKernel final : public AttentionKernel {
   const device_arguments::AttentionShape<S> shape_;
 };
 
+template <class S>
+class CudaCachedAttentionKernel final : public CachedAttentionKernel {
+ public:
+  CudaCachedAttentionKernel(Queue& queue, const CachedAttentionSpec& spec)
+      : queue_(queue), shape_(spec), rows_(queue), host_rows_(static_cast<std::size_t>(spec.batch)) {
+    if (!host_rows_.empty()) rows_.set(host_rows_);
+  }
+
+  std::int64_t sequence_bytes() const override { return shape_.sequence_bytes(); }
+  std::size_t scratch_bytes() const override { return 0; }
+
+  void forward(TensorView q, TensorView k, TensorView v, TensorView documents, const CachedRows& rows,
+               TensorView state, TensorView y, TensorView) override {
+    constexpr const char* kWhere = "cached attention";
+    shape_.take(q, k, v, documents, rows, state, y, kWhere);
+    if (shape_.batch() * shape_.time() == 0) return;
+    for (std::size_t row = 0; row < host_rows_.size(); ++row)
+      host_rows_[row] = {rows.first[row], rows.count[row], rows.kept[row]};
+    rows_.update(host_rows_);
+    const bodies::CachedPass<S> pass{shape_.args(),
+                                     shape_.batch(),
+                                     shape_.time(),
+                                     rows_.template at<bodies::CachedRow>(),
+                                     state.as<std::uint8_t>(),
+                                     sequence_bytes()};
+    const bodies::KeepPlaces<S> keep{pass};
+    const bodies::CachedAttentionForward<S> forward{pass};
+    queue_.launch("cached attention: keep", keep.mesh(), keep);
+    queue_.launch(kWhere, forward.mesh(), forward);
+  }
+
+ private:
+  Queue& queue_;
+  device_arguments::CachedAttentionShape<S> shape_;
+  DeviceNumbers rows_;
+  std::vector<bodies::CachedRow> host_rows_;
+};
+
 class CudaAttention final : public Attention {
  public:
   explicit CudaAttention(Queue& queue) : queue_(queue) {}
@@ -59,6 +101,14 @@ class CudaAttention final : public Attention {
     return with_storage(spec.dtype, "attention", [&](auto tag) -> std::unique_ptr<AttentionKernel> {
       return std::make_unique<CudaAttentionKernel<typename decltype(tag)::type>>(queue_, spec);
     });
+  }
+
+  std::unique_ptr<CachedAttentionKernel> prepare_cached(const CachedAttentionSpec& spec) override {
+    device_arguments::check_cached_attention(spec);
+    return with_storage(
+        spec.dtype, "cached attention", [&](auto tag) -> std::unique_ptr<CachedAttentionKernel> {
+          return std::make_unique<CudaCachedAttentionKernel<typename decltype(tag)::type>>(queue_, spec);
+        });
   }
 
  private:

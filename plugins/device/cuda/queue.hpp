@@ -168,7 +168,8 @@ class Temporary {
   std::byte* memory_ = nullptr;
 };
 
-// A copy of host numbers in the device's memory, for data that is prepared once.
+// A copy of host numbers in the device's memory, for data that is prepared once, or as many again in each
+// call.
 
 class DeviceNumbers {
  public:
@@ -183,6 +184,11 @@ class DeviceNumbers {
     const std::size_t bytes = numbers.size() * sizeof(T);
     memory_ = queue_.allocate(bytes);
     queue_.copy(numbers.data(), MemorySpace::kHost, memory_, MemorySpace::kCuda, bytes);
+  }
+  /// As many numbers as before.
+  template <class T>
+  void update(const std::vector<T>& numbers) {
+    queue_.copy(numbers.data(), MemorySpace::kHost, memory_, MemorySpace::kCuda, numbers.size() * sizeof(T));
   }
   template <class T>
   const T* at() const {

@@ -129,7 +129,7 @@ class CachedAttentionShape {
     return args;
   }
 
-  /// Checks the tensors and rows of a call, for args().
+  /// Checks the tensors and rows of a call, for the functions below.
   void take(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& documents,
             const CachedRows& rows, const TensorView& state, const TensorView& y, const char* where) {
     const std::int64_t places = batch_ * time_;
@@ -144,6 +144,8 @@ class CachedAttentionShape {
     check_rows(sequences, where);
   }
 
+  /// The tensors of the whole batch, without those of a sequence.
+  const kernels::CachedAttentionArgs<S>& args() const { return args_; }
   /// Places of a row that count.
   std::int64_t count(std::int64_t row) const { return at(rows_.count, row); }
   std::int64_t first(std::int64_t row) const { return at(rows_.first, row); }
@@ -202,7 +204,7 @@ class CachedAttentionShape {
 
   std::int64_t batch_, time_;
   bool documents_;
-  kernels::CachedAttentionArgs<S> args_;  ///< of row 0, where it has pointers
+  kernels::CachedAttentionArgs<S> args_;
   std::uint8_t* state_ = nullptr;
   CachedRows rows_;
   std::vector<std::int64_t> sorted_;  ///< room to compare the sequences of a call
