@@ -5,20 +5,8 @@
 
 #include <tenon/error.hpp>
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
-#include <thread>
 
 namespace tenon::ctr {
 namespace {
@@ -45,87 +33,23 @@ std::span<const std::byte> checked_part(const Footer& footer) {
   return std::as_bytes(std::span(&footer, 1)).first(offsetof(Footer, crc));
 }
 
-/// Lock that is held while packing. The system releases it when the process dies.
-class PackingLock {
- public:
-  PackingLock(const std::string& path, const std::string& growing, double deadline) {
-    descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0)
-      throw FileError(errno, fmt::format("cannot make {}: {}", path, std::strerror(errno)));
-    using Clock = std::chrono::steady_clock;
-    std::int64_t seen = -1;
-    Clock::time_point since = Clock::now();
-    while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      std::error_code none;
-      const auto size = static_cast<std::int64_t>(std::filesystem::file_size(growing, none));
-      if (size != seen) {
-        seen = size;
-        since = Clock::now();
-      }
-      if (std::chrono::duration<double>(Clock::now() - since).count() > deadline) {
-        ::close(descriptor_);
-        fail_run(
-            fmt::format("data.criteo: another process holds '{}' to write '{}', and has written nothing for "
-                        "{} s; end it, or "
-                        "set data.cache to another folder",
-                        path, growing, std::round(deadline * 10) / 10));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-  ~PackingLock() { ::close(descriptor_); }
-  PackingLock(const PackingLock&) = delete;
-  PackingLock& operator=(const PackingLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
 }  // namespace
 
-CriteoCache::Identity CriteoCache::identity_of(const std::string& source) {
-  struct stat status {};
-  if (::stat(source.c_str(), &status) != 0) {
-    fail_config(
-        fmt::format("data file '{}': cannot open it: {}", source, std::generic_category().message(errno)));
-  }
-  return {status.st_size, status.st_mtim.tv_sec * std::int64_t{1000000000} + status.st_mtim.tv_nsec};
-}
-
 CriteoCache::CriteoCache(const std::string& source, const std::string& folder, double deadline)
-    : files_(make_posix_files()) {
-  const Identity identity = identity_of(source);
-  std::error_code none;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(source, none);
-  const std::string place = folder.empty() ? (whole.parent_path() / "tenon-cache").string() : folder;
-  const std::string name = whole.string();
-  path_ = fmt::format("{}/{}.{}.rows", place, whole.filename().string(),
-                      sha256_of(std::as_bytes(std::span(name))).substr(0, 16));
-  if (open(identity)) return;
-  try {
-    files_->make_directories(place);
-    // Hashing the source and syncing do not make the file grow; 10 MB/s is slow for either.
-    const double patience = deadline + static_cast<double>(identity.size) / 1e7;
-    const PackingLock lock(path_ + ".lock", path_ + ".tmp", patience);
-    if (open(identity)) return;  // another process or thread was faster
-    try {
-      pack(source, identity);
-    } catch (...) {
-      std::error_code ignored;
-      std::filesystem::remove(path_ + ".tmp", ignored);
-      throw;
-    }
-  } catch (const FileError& error) {
-    fail_config(
-        fmt::format("data file '{}': cannot keep its packed rows, 160 bytes each: {}; set data.cache to a "
-                    "folder with room",
-                    source, error.what()));
-  }
-  if (!open(identity_of(source)))
-    fail_run(fmt::format("data file '{}': it changed while it was read", source));
+    : files_(make_posix_files()), path_(packed_path(source, folder, "", "rows")) {
+  open_packed(
+      *files_,
+      {.owner = "data.criteo",
+       .source = source,
+       .path = path_,
+       .growing = path_ + ".tmp",
+       .held = "its packed rows, 160 bytes each",
+       .deadline = deadline},
+      [&](const FileIdentity& identity) { return open(identity); },
+      [&](const FileIdentity& identity) { pack(source, identity); });
 }
 
-bool CriteoCache::open(const Identity& source) {
+bool CriteoCache::open(const FileIdentity& source) {
   if (!files_->exists(path_)) return false;
   try {
     file_ = files_->open(path_);
@@ -148,7 +72,7 @@ bool CriteoCache::open(const Identity& source) {
   }
 }
 
-void CriteoCache::pack(const std::string& source, const Identity& identity) {
+void CriteoCache::pack(const std::string& source, const FileIdentity& identity) {
   Footer footer;
   std::memcpy(footer.magic, kMagic, sizeof kMagic);
   footer.source_size = identity.size;

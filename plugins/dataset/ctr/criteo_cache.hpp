@@ -6,6 +6,7 @@
 #include "criteo_reader.hpp"
 
 #include <tenon/files.hpp>
+#include <tenon/sdk/packed_files.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -31,13 +32,8 @@ class CriteoCache {
   void read(std::int64_t row, std::span<CriteoRow> out) const;
 
  private:
-  struct Identity {
-    std::int64_t size = 0, changed_ns = 0;
-  };
-
-  static Identity identity_of(const std::string& source);
-  bool open(const Identity& source);
-  void pack(const std::string& source, const Identity& identity);
+  bool open(const FileIdentity& source);
+  void pack(const std::string& source, const FileIdentity& identity);
 
   std::unique_ptr<FileSystem> files_;
   std::string path_;
