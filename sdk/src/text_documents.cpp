@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 TENON_ABI_BEGIN
 namespace {
 
@@ -21,11 +23,12 @@ FoundSeparator find_separator(std::string_view text, const DocumentRule& rule, s
     const std::size_t at = text.find(rule.byte, from);
     return at == kNone ? FoundSeparator{} : FoundSeparator{at, at + 1};
   }
-  for (std::size_t at = from; (at = text.find(rule.line, at)) != kNone; ++at) {
-    std::size_t end = at + rule.line.size();
-    if (end < text.size() && text[end] == '\r') ++end;
-    if ((at == 0 || text[at - 1] == '\n') && (end == text.size() || text[end] == '\n'))
-      return {at, end < text.size() ? end + 1 : end};
+  for (std::size_t at = from; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size()), next = std::min(end + 1, text.size());
+    std::string_view line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line == rule.line) return {at, next};
+    at = next;
   }
   return {};
 }

@@ -56,6 +56,13 @@ TEST(TextDocuments, LieBetweenLines) {
   }
 }
 
+TEST(TextDocuments, LieBetweenEmptyLines) {
+  const DocumentRule empty{.form = DocumentForm::kLine};
+  EXPECT_EQ(split("\na\nb\n\n\r\nc\n", empty).first, (Parts{{"a\nb\n", "\n\r\n"}, {"c\n", ""}}));
+  EXPECT_EQ(split("a\n\nb\n\n", empty).first, (Parts{{"a\n", "\n"}, {"b\n", "\n"}}));
+  EXPECT_NE(refusal("a\nb\n", empty), "no error") << "the end of the text is no line";
+}
+
 TEST(TextDocuments, LieBetweenBytes) {
   const auto [parts, counts] = split(
       "\x1E"

@@ -20,7 +20,7 @@ enum class DocumentForm : std::uint8_t {
 
 struct DocumentRule {
   DocumentForm form = DocumentForm::kWhole;
-  std::string line = {};  ///< without its end
+  std::string line = {};  ///< without its end; "": an empty line
   char byte = '\0';
   std::string key = {};
   double max_bad_share = 0.001;  ///< of the lines of JSON Lines: more are refused
