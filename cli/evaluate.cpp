@@ -60,8 +60,7 @@ int run_evaluate(const std::vector<std::string>& arguments) {
 
   TrainedRun trained("evaluate", parsed.values["run"].as<std::vector<std::string>>()[0], sets);
   const auto stored = trained.open(step);
-  TrainedGraph graph(trained, *stored, 0,
-                     [](auto& model, const DataInfo& data) { return model->build(data); });
+  TrainedGraph graph(trained, *stored, [](auto& model, const DataInfo& data) { return model->build(data); });
   const std::vector<Measured> values = evaluate(graph, outputs);
   const std::int64_t samples = graph.data().info().val_samples;
   write_outputs(trained.files(), outputs, samples);

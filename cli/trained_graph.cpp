@@ -1,10 +1,5 @@
-// Components of a stored run, created and opened as in training, on one rank; evaluation as training does it,
-// over all validation samples.
+// Evaluation as training does it, over all validation samples.
 #include "trained_graph.hpp"
-
-#include "graph/row_table.hpp"
-#include "loop/parts.hpp"
-#include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/tensor_values.hpp>
@@ -17,6 +12,39 @@
 #include <string>
 
 namespace tenon::cli {
+
+TrainedGraph::TrainedGraph(TrainedRun& run, models::StoredRun& stored, const TrainedModel::Build& build)
+    : model_(run, stored) {
+  ExecutorSpec spec = model_.spec();
+  spec.keep_values = true;
+  // A separate statement: errors of the graph are not the data set's.
+  const DataInfo& data = model_.data()->info();
+  const GraphSpec graph = model_.graph(data, build);
+  for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
+  executor_ = std::make_unique<Executor>(spec, graph, data);
+  weights_ = make_parameter_set("live", executor_->parameters(), model_.device(), SetContents::kEverything);
+  use(0);
+}
+
+void TrainedGraph::use(int replica) {
+  if (replica == used_) return;
+  model_.load(*weights_, replica);
+  model_.restore_sites(*executor_, replica);
+  used_ = replica;
+}
+
+TensorView TrainedGraph::host_copy(const TensorView& value, std::int64_t rows) {
+  const TensorView part = value.rows(0, rows);
+  copy_.resize(part.bytes());
+  const TensorView host{copy_.data(), part.shape, part.dtype, MemorySpace::kHost};
+  device().copy(part, host);
+  device().synchronize();
+  return host;
+}
+
+namespace {
+
+/// Elements of a host tensor of real numbers.
 std::vector<double> real_values(const TensorView& view) {
   if (!has_real_values(view.dtype) || dtype_is_complex(view.dtype))
     fail_run("values of type " + std::string(dtype_name(view.dtype)) + " are no real numbers");
@@ -25,112 +53,6 @@ std::vector<double> real_values(const TensorView& view) {
   for_each_real(view, [&](double value) { result.push_back(value); });
   return result;
 }
-
-TrainedGraph::TrainedGraph(TrainedRun& run, models::StoredRun& stored, std::int64_t batch, const Build& build)
-    : run_(run),
-      stored_(stored),
-      model_(run.make<Model>("model")),
-      data_(run.make<Dataset>("data")),
-      device_(run.make<Device>("device")),
-      plain_(train::make_plain_precision()) {
-  const config::CoreSettings& settings = run.checked().core;
-  device_->open(
-      {0, static_cast<int>(std::max<std::int64_t>(1, settings.device.threads)), settings.device.kernels});
-  data_->open(settings.run.seed_order);
-  if (run.checked().component("precision") != nullptr) precision_ = run.make<Precision>("precision");
-  layers_ = make_registry_layers(run.registry(), run.host());
-  run.host().set_layers(layers_.get());
-  places_.set_precision(run.checked().resolved.root().find("precision"));
-  run.host().set_places(&places_);
-  // As many axes as the layers' options name, each of one rank.
-  const std::size_t axes = settings.parallel.grid.size();
-  mesh_ = Mesh(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
-  ExecutorSpec spec;
-  spec.layers = layers_.get();
-  spec.device = device_.get();
-  spec.host = &run.host();
-  spec.precision = precision_ ? precision_.get() : plain_.get();
-  spec.mesh = &mesh_;
-  spec.seed = settings.run.seed;
-  spec.seed_rounding = settings.run.seed_rounding;
-  spec.batch = batch > 0 ? batch : data_->batch();
-  spec.steps = settings.run.steps;
-  spec.training = false;
-  spec.keep_values = true;
-  // A separate statement: errors of the graph are not the data set's.
-  const DataInfo& data = data_->info();
-  const GraphSpec graph =
-      train::edit_graph([&] { return build(model_, data); }, data, run.checked().model_edits);
-  for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
-  executor_ = std::make_unique<Executor>(spec, graph, data);
-  weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
-  use(0);
-}
-
-void TrainedGraph::use(int replica) {
-  if (replica == used_) return;
-  const train::StoredWeights& from = stored_.weights().at(replica);
-  for (const ParameterInfo& info : executor_->parameters()) load(from.tensor(info.spec.name), info);
-  weights_->touch(-1);
-  restore_sites(replica);
-  used_ = replica;
-}
-
-void TrainedGraph::load(const std::string& name, const ParameterInfo& info) {
-  if (RowTable* table = weights_->table(info.index)) {
-    graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-      stored_.checkpoint().read_slice(name, Shape{ids.front(), 0}, rows);
-      table->write(ids, rows);
-    });
-    return;
-  }
-  std::vector<std::byte> bytes(dtype_bytes(info.spec.dtype, info.spec.shape.elements()));
-  const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
-  stored_.checkpoint().read(name, host);
-  device_->copy(host, weights_->tensor(info.index));
-}
-
-// The state of sites and of the policy (histories of largest values, decisions) determines the rounding of
-// operands. Under settings other than the run's there is none, and sites start as in a first slot.
-void TrainedGraph::restore_sites(int replica) {
-  const auto visit = [&](StateVisitor& visitor) {
-    if (precision_) {
-      visitor.enter("precision");
-      precision_->state(visitor);
-      visitor.leave();
-    }
-    visitor.enter("sites0");
-    executor_->state(visitor);
-    visitor.leave();
-  };
-  train::CheckpointSource source(
-      stored_.checkpoint(), *device_,
-      fmt::format("rank{}/", replica * run_.checked().core.parallel.ranks_per_replica()));
-  train::StateCollector kept;
-  visit(kept);
-  if (!source.holds(kept)) return;
-  train::StateRestorer restorer(source);
-  visit(restorer);
-}
-
-void TrainedGraph::forward(std::int64_t first_sample) {
-  RunSpec run;
-  run.slot = slot();
-  run.training = false;
-  run.first_sample = first_sample;
-  executor_->forward(*weights_, run);
-}
-
-TensorView TrainedGraph::host_copy(const TensorView& value, std::int64_t rows) {
-  const TensorView part = value.rows(0, rows);
-  copy_.resize(part.bytes());
-  const TensorView host{copy_.data(), part.shape, part.dtype, MemorySpace::kHost};
-  device_->copy(part, host);
-  device_->synchronize();
-  return host;
-}
-
-namespace {
 
 /// Rows of the node's value that are samples of batch `b`.
 void keep(TrainedGraph& graph, Output& output, const train::ValidationPass& pass, std::int64_t b) {
@@ -179,8 +101,7 @@ std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs
 std::map<std::string, double> evaluate_run(const std::string& run, const std::vector<std::string>& sets) {
   TrainedRun trained("evaluate", run, sets);
   const auto stored = trained.open(std::nullopt);
-  TrainedGraph graph(trained, *stored, 0,
-                     [](auto& model, const DataInfo& data) { return model->build(data); });
+  TrainedGraph graph(trained, *stored, [](auto& model, const DataInfo& data) { return model->build(data); });
   std::vector<Output> none;
   std::map<std::string, double> metrics;
   for (const Measured& value : evaluate(graph, none)) metrics["val/" + value.metric] = value.value;
