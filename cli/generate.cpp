@@ -30,7 +30,7 @@
 namespace tenon::cli {
 namespace {
 
-constexpr std::int64_t kLargestFile = std::int64_t{1} << 30;
+constexpr std::int64_t kLargestPrompts = std::int64_t{1} << 30;
 
 /// The text of tokens: of the run's tokenizer, or ids as numbers where the data does not say what they mean.
 class Words {
@@ -122,7 +122,7 @@ class PromptReader {
   }
   /// Lines that hold nothing but blanks are no prompts. JSONL where the first other one begins with a brace.
   std::vector<PromptLine> file(FileSystem& files, const std::string& path) const {
-    const std::string all = read_text(files, path, kLargestFile);
+    const std::string all = read_text(files, path, kLargestPrompts);
     std::vector<PromptLine> prompts;
     std::optional<bool> json;
     std::int64_t number = 0;
@@ -410,10 +410,11 @@ class Texts {
   void say(bool finished) {
     said_ = base::Steady::now();
     const double time = base::seconds_since(begin_);
-    print_progress(terminal_,
-                   fmt::format("tenon generate: {} prompts, {} tokens in {:.1f} s, {:.0f} tokens/s",
-                               prompts_.size(), tokens_, time, static_cast<double>(tokens_) / time),
-                   finished);
+    print_progress(
+        terminal_,
+        fmt::format("tenon generate: {} prompt{}, {} tokens in {:.1f} s, {:.0f} tokens/s", prompts_.size(),
+                    prompts_.size() == 1 ? "" : "s", tokens_, time, static_cast<double>(tokens_) / time),
+        finished);
   }
 
   const Request& request_;

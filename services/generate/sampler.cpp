@@ -81,16 +81,20 @@ void Sampler::restrict(std::span<const double> logits) {
   if (top_k_ > 0 && top_k_ < static_cast<std::int64_t>(ids_.size())) {
     std::nth_element(ids_.begin(), ids_.begin() + top_k_, ids_.end(), likelier);
     ids_.resize(top_k_);
+    std::sort(ids_.begin(), ids_.end());
   }
-  if (top_p_ < 1) {
-    std::sort(ids_.begin(), ids_.end(), likelier);
-    double sum = 0;
-    for (const std::int32_t id : ids_) sum += weights_[id];
-    std::size_t kept = 0;
-    for (double reached = 0; kept < ids_.size() && reached < top_p_ * sum; ++kept)
-      reached += weights_[ids_[kept]];
-    ids_.resize(kept);
+  if (top_p_ == 1) return;
+  double sum = 0;
+  for (const std::int32_t id : ids_) sum += weights_[id];
+  // Only as many are ranked as remain.
+  const auto less_likely = [&](std::int32_t a, std::int32_t b) { return likelier(b, a); };
+  auto unranked = ids_.end();
+  std::make_heap(ids_.begin(), unranked, less_likely);
+  for (double reached = 0; unranked != ids_.begin() && reached < top_p_ * sum;) {
+    std::pop_heap(ids_.begin(), unranked, less_likely);
+    reached += weights_[*--unranked];
   }
+  ids_.erase(ids_.begin(), unranked);
   std::sort(ids_.begin(), ids_.end());
 }
 
