@@ -138,20 +138,10 @@ std::int64_t ShareSchedule::count(int source, std::int64_t draws) const noexcept
 // k, which has c earlier draws in the phase, so the sample is number drawn_p[k] + c of that source. Counts
 // restart with each phase, positions within the sources do not.
 
-Mixture::Mixture(const Options& options)
-    : WindowDataset("data.mixture", options.integer("context"), options.integer("batch")),
-      common_{.path = {},
-              .val_path = {},
-              .format = std::string(options.text("format")),
-              .context = context(),
-              .at_least = 1,
-              .vocabulary = options.integer("vocabulary"),
-              .val_fraction = options.real("val_fraction"),
-              .order = options.choice("order", kOrders)} {
+Mixture::Mixture(const Options& options, Host& host) : WindowDataset("data.mixture", options, host) {
+  spec().order = options.choice("order", kOrders);
   read_sources(options);
   read_phases(options);
-  open_tokenizer(options);
-  if (token_bytes() != nullptr) common_.tokenizer = token_bytes()->size();
   const auto caps = options.integers("max_epochs");
   max_epochs_.assign(caps.begin(), caps.end());
   const bool negative = std::any_of(caps.begin(), caps.end(), [](std::int64_t cap) { return cap < 0; });
@@ -213,10 +203,10 @@ void Mixture::open(std::uint64_t seed_order) {
   DataInfo& info = mutable_info();
   std::int64_t vocabulary = 0;
   for (const Named& named : named_) {
-    SourceSpec spec = common_;
-    spec.path = named.path;
+    SourceSpec source_spec = spec();
+    source_spec.path = named.path;
     // Keyed by name: changing another source, or the size of one, leaves this order unchanged.
-    sources_.emplace_back(spec, random_key(seed_order, "order:" + named.name));
+    sources_.emplace_back(source_spec, random_key(seed_order, "order:" + named.name), host());
     const Source& source = sources_.back();
     if (source.format() != sources_.front().format()) {
       fail_config(fmt::format("data.mixture: sources '{}' and '{}': expected one format, found {} and {}",
@@ -225,19 +215,19 @@ void Mixture::open(std::uint64_t seed_order) {
     for (DataSource& file : source.files()) info.sources.push_back(std::move(file));
     vocabulary = std::max(vocabulary, source.vocabulary());
     val_begin_.push_back(info.val_samples);
-    info.train_samples += source.train_windows();
-    info.val_samples += source.val_windows();
-    info.attributes.push_back({"val_samples." + named.name, source.val_windows()});
+    info.train_samples += source.train_samples();
+    info.val_samples += source.val_samples();
+    info.attributes.push_back({"val_samples." + named.name, source.val_samples()});
   }
   info.attributes.insert(info.attributes.begin(), {"vocabulary", vocabulary});
-  count_bytes();
+  finish_info();
 }
 
-void Mixture::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {
+void Mixture::copy(Split split, std::int64_t sample, const SampleFields& out) const {
   if (split == Split::kVal) {
     const auto after = std::upper_bound(val_begin_.begin(), val_begin_.end(), sample);
     const std::size_t k = after - val_begin_.begin() - 1;
-    sources_[k].read_val(sample - val_begin_[k], tokens, targets);
+    sources_[k].read_val(sample - val_begin_[k], out);
     return;
   }
   const auto after =
@@ -248,13 +238,13 @@ void Mixture::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::
   const std::size_t k = draw.source;
   const std::int64_t position = phase.drawn[k] + draw.count;
   if (!max_epochs_.empty() && max_epochs_[k] > 0 &&
-      position >= max_epochs_[k] * sources_[k].train_windows()) {
+      position >= max_epochs_[k] * sources_[k].train_samples()) {
     fail_run(fmt::format(
         "data.mixture: sample {} would begin epoch {} of source '{}', whose max_epochs is {}; train "
         "on fewer samples, lower its weight, or raise max_epochs",
-        sample, position / sources_[k].train_windows() + 1, named_[k].name, max_epochs_[k]));
+        sample, position / sources_[k].train_samples() + 1, named_[k].name, max_epochs_[k]));
   }
-  sources_[k].read_train(position, tokens, targets);
+  sources_[k].read_train(position, out);
 }
 
 }  // namespace tenon::text

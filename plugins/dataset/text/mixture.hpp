@@ -1,4 +1,4 @@
-// Data set `mixture` (contract dataset/1): windows of several text sources, each with a fixed share of the
+// Data set `mixture` (contract dataset/1): samples of several text sources, each with a fixed share of the
 // samples at every moment and its own order through its own epochs. Fields as in `text`.
 #pragma once
 
@@ -70,12 +70,9 @@ class Mixture final : public WindowDataset {
           .doc_text("samples (of all ranks) after which each phase but the last ends, ascending"),
       option::integers("max_epochs", "[]")
           .doc_text("largest number of epochs over each source; 0 = no limit; empty = no limits"),
-      option::text("format", "\"auto\"").one_of(Text::kFormats).doc_text("of all files, as in dataset.text"),
-      option::integer("context", "128").between(1, 1 << 20).in_unit("tokens").doc_text("length of a sample"),
-      option::integer("batch", "16")
-          .between(1, 1 << 20)
-          .in_unit("samples")
-          .doc_text("samples per micro-batch"),
+      option::text("format", "\"auto\"").one_of(kFormats).doc_text("of all files, as in dataset.text"),
+      kContextOption,
+      kBatchOption,
       option::real("val_fraction", "0.1")
           .between(0, 0.9)
           .doc_text("share of the tokens of each source, at its end, that is held out for validation"),
@@ -84,14 +81,22 @@ class Mixture final : public WindowDataset {
           .between(0, 2147483647)
           .doc_text(
               "number of token values; 0 = the tokenizer's, else by format, the largest of the sources"),
-      option::path("tokenizer", nullptr).doc_text(Text::kTokenizerDoc),
+      kTokenizerOption,
+      kTokenBytesOption,
+      kPackOption,
+      kLongOption,
+      kLineOption,
+      kByteOption,
+      kKeyOption,
+      kBadShareOption,
+      kCacheOption,
   };
   static constexpr ComponentInfo kInfo{
       .id = "mixture",
       .summary = "several text sources by weight, with exact shares at every moment",
       .options = kOptions};
 
-  explicit Mixture(const Options& options);
+  Mixture(const Options& options, Host& host);
   void open(std::uint64_t seed_order) override;
 
  private:
@@ -107,10 +112,9 @@ class Mixture final : public WindowDataset {
 
   void read_sources(const Options& options);
   void read_phases(const Options& options);
-  void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const override;
-  bool plain_bytes() const override { return !sources_.empty() && sources_.front().format() == "bytes"; }
+  void copy(Split split, std::int64_t sample, const SampleFields& out) const override;
+  bool is_text() const override { return !sources_.empty() && sources_.front().is_text(); }
 
-  SourceSpec common_;
   std::vector<Named> named_;
   std::vector<Phase> phases_;
   std::vector<std::int64_t> max_epochs_;

@@ -20,20 +20,10 @@ using ::testing::ElementsAre;
 
 class MixtureTest : public FileTest {
  protected:
-  struct Made {
-    std::unique_ptr<ResolvedOptions> options;
-    std::unique_ptr<Mixture> data;
-    Mixture* operator->() const { return data.get(); }
-  };
+  using Made = Opened<Mixture>;
 
   Made open(const std::string& toml, std::uint64_t seed = 1) const {
-    const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
-    Made made;
-    made.options = resolve_options(OptionRequest{.table = config.root(),
-                                                 .owner = "data.mixture",
-                                                 .specs = option_list(Mixture::kOptions)})
-                       .options;
-    made.data = std::make_unique<Mixture>(*made.options);
+    Made made = make_text<Mixture>(toml);
     made->open(seed);
     return made;
   }

@@ -36,19 +36,14 @@ class TokenBytesTest : public FileTest {
   }
 
   template <typename Data>
-  static std::pair<std::unique_ptr<ResolvedOptions>, std::unique_ptr<Data>> open(const std::string& toml) {
-    const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
-    auto options =
-        resolve_options(
-            OptionRequest{.table = config.root(), .owner = "data", .specs = option_list(Data::kOptions)})
-            .options;
-    auto data = std::make_unique<Data>(*options);
-    data->open(1);
-    return {std::move(options), std::move(data)};
+  static Opened<Data> open(const std::string& toml) {
+    Opened<Data> made = make_text<Data>(toml);
+    made->open(1);
+    return made;
   }
   template <typename Data>
   static double bytes_per_target(const std::string& toml) {
-    return open<Data>(toml).second->info().bytes_per_target;
+    return open<Data>(toml)->info().bytes_per_target;
   }
 
   /// Bytes of the text of `ids` beyond the first, ends of texts left out, per id.
@@ -120,9 +115,8 @@ TEST_F(TokenBytesTest, TokensCountTheBytesOfTheValidationTargets) {
   const double mean = expected({ids});
   EXPECT_EQ(mean, 18.0 / 10);  // 1+2+0+3+3+4+0+1+2+2: the first token is no target
   for (const int context : {1, 2, 3, 10, 20}) {
-    const auto [options, data] =
-        open<Text>("path = '" + train + "'\nval_path = '" + val + "'\ntokenizer = '" + tokenizer() +
-                   "'\nbatch = 1\ncontext = " + std::to_string(context));
+    const Made data = open<Text>("path = '" + train + "'\nval_path = '" + val + "'\ntoken_bytes = '" +
+                                 tokenizer() + "'\nbatch = 1\ncontext = " + std::to_string(context));
     EXPECT_EQ(data->info().bytes_per_target, mean) << context;
     EXPECT_EQ(data->info().attributes.at(0).value, 5) << "the tokenizer's vocabulary";
     ASSERT_EQ(data->info().sources.size(), 3u);
@@ -137,7 +131,7 @@ TEST_F(TokenBytesTest, AMixtureCountsTheTailsOfAllSources) {
   const std::string toml = "sources = ['a=" + tokens("a.bin", a) + "', 'b=" + tokens("b.bin", b) +
                            "']\nweights = ['0.5', '0.5']\ncontext = 4\nbatch = 1\nval_fraction = 0.2\n";
   const std::vector<std::uint16_t> tail_a(a.begin() + 44, a.end()), tail_b(b.begin() + 67, b.end());
-  EXPECT_EQ(bytes_per_target<Mixture>(toml + "tokenizer = '" + tokenizer() + "'"),
+  EXPECT_EQ(bytes_per_target<Mixture>(toml + "token_bytes = '" + tokenizer() + "'"),
             expected({tail_a, tail_b}));
   EXPECT_EQ(bytes_per_target<Mixture>(toml), 0) << "no tokenizer, no bytes";
 }
@@ -146,20 +140,20 @@ TEST_F(TokenBytesTest, NothingIsClaimedWhereNothingIsKnown) {
   const std::string path = tokens("t.bin", std::vector<std::uint16_t>(40, 1));
   const std::string toml = "path = '" + path + "'\ncontext = 4\nbatch = 1\n";
   EXPECT_EQ(bytes_per_target<Text>(toml), 0);
-  EXPECT_EQ(bytes_per_target<Text>(toml + "val_fraction = 0.0\ntokenizer = '" + tokenizer() + "'"), 0)
+  EXPECT_EQ(bytes_per_target<Text>(toml + "val_fraction = 0.0\ntoken_bytes = '" + tokenizer() + "'"), 0)
       << "no validation split";
 }
 
 TEST_F(TokenBytesTest, WrongTokenizersAreRefused) {
   const std::string text = write("words.txt", "to be or not to be"), given = tokenizer();
   EXPECT_EQ(error_of([&] {
-              open<Text>("path = '" + text + "'\ncontext = 2\nbatch = 1\ntokenizer = '" + given + "'");
+              open<Text>("path = '" + text + "'\ncontext = 2\nbatch = 1\ntoken_bytes = '" + given + "'");
             }),
-            "data.text: tokenizer = '" + given +
+            "data.text: token_bytes = '" + given +
                 "' is for files of tokens, and these are plain text, whose tokens are bytes; leave it out");
   std::vector<std::uint16_t> ids(39, 1);
   ids.push_back(7);
-  const std::string toml = "path = '" + tokens("t.bin", ids) + "'\ncontext = 2\nbatch = 1\ntokenizer = '" +
+  const std::string toml = "path = '" + tokens("t.bin", ids) + "'\ncontext = 2\nbatch = 1\ntoken_bytes = '" +
                            given + "'\nvocabulary = ";
   EXPECT_THAT(error_of([&] { open<Text>(toml + "0"); }), HasSubstr("lies outside of the vocabulary of 5"));
   EXPECT_EQ(error_of([&] { open<Text>(toml + "8"); }),

@@ -25,6 +25,10 @@ class TokenFile {
   const std::string& path() const { return path_; }
   std::string_view format() const { return format_; }
   std::int64_t size() const { return count_; }
+  /// All bytes of the file; valid as long as it.
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(data_), static_cast<std::size_t>(bytes_)};
+  }
   bool plain_bytes() const { return width_ == 1; }
   /// Vocabulary of the usual tokenizer of this format: 256, 50257 (GPT-2) or 128256 (Llama 3).
   std::int64_t usual_vocabulary() const { return width_ == 1 ? 256 : width_ == 2 ? 50257 : 128256; }
