@@ -1,6 +1,7 @@
 // The data set is a single source.
 #include "text.hpp"
 
+#include "conversations.hpp"
 #include "mixture.hpp"
 
 #include <tenon/error.hpp>
@@ -189,5 +190,5 @@ void Text::copy(Split split, std::int64_t sample, const SampleFields& out) const
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.text",
                                .version = "0.1.0",
-                               .summary = "text and token files as data"},
-             tenon::text::Text, tenon::text::Mixture)
+                               .summary = "text, token files and conversations as data"},
+             tenon::text::Text, tenon::text::Mixture, tenon::text::Conversations)
