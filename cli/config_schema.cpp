@@ -276,9 +276,11 @@ class SchemaWriter {
     }
     if (spec.type == TENON_OPTION_COMPONENT) {
       const std::string kind = spec.component_kind;
+      const bool listed = (spec.flags & TENON_OPTION_LIST) != 0, of_list = in_list || listed;
       const std::string name =
-          fmt::format("{}.{}", in_list ? "inner_of_list" : "inner", config::kind_name(kind));
-      return {{"allOf", Json::array({component_table(kind, name, {}, in_list, in_list)})}};
+          fmt::format("{}.{}", of_list ? "inner_of_list" : "inner", config::kind_name(kind));
+      Json one{{"allOf", Json::array({component_table(kind, name, {}, of_list, of_list)})}};
+      return listed ? Json{{"type", "array"}, {"items", std::move(one)}} : one;
     }
     if (spec.type != TENON_OPTION_SECTIONS && spec.type != TENON_OPTION_TABLES) return scalar_schema(spec);
     Table section;

@@ -66,7 +66,8 @@ std::string default_of(const plugin::OptionDescription& option) {
 
 std::string type_of(const plugin::OptionDescription& option) {
   if (option.type == TENON_OPTION_COMPONENT)
-    return fmt::format("component({})", config::kind_name(option.component_kind));
+    return fmt::format("{}({})", (option.flags & TENON_OPTION_LIST) != 0 ? "components" : "component",
+                       config::kind_name(option.component_kind));
   const std::string type = option.type < std::size(kTypeNames) ? kTypeNames[option.type] : "?";
   return option.length == 0 ? type : fmt::format("{} ({})", type, option.length);
 }
@@ -98,6 +99,7 @@ std::string snippet_of(const plugin::ComponentDescription& component) {
   static const std::map<std::string, std::string> kTables = {{"dataset", "[data]"},
                                                              {"observer", "[[observe]]"},
                                                              {"layer", "[[model.layer]]"},
+                                                             {"reward", "[data.reward]"},
                                                              {"power", "[[power.policy]]\nat = \"site\""}};
   const std::string kind(config::kind_name(component.kind));
   const auto table = kTables.find(kind);

@@ -70,8 +70,10 @@ std::string range_text(const tenon_option_v1& spec) {
   return text;
 }
 
-/// "a list of numbers", "a list of 2 numbers".
+/// "a list of numbers", "a list of 2 numbers", "an array of tables, each with its own 'type'".
 std::string typed_expectation(const tenon_option_v1& spec) {
+  if (spec.type == TENON_OPTION_COMPONENT && (spec.flags & TENON_OPTION_LIST) != 0)
+    return "an array of tables, each with its own 'type'";
   std::string text = plain_expectation(spec.type);
   if (spec.length != 0) text.insert(std::string_view("a list of ").size(), fmt::format("{} ", spec.length));
   return text;

@@ -27,6 +27,11 @@ struct ResolvedOptions::Entry {
   bool present = false;
   Datum datum;
   std::vector<std::string_view> views;  // into datum or sections, for texts() and section_names()
+  // A list of components is an entry NAME, whose datum is the texts "0", "1", ..., and before it an entry
+  // NAME.0, NAME.1, ... for each of them.
+  bool lists_components() const {
+    return type == TENON_OPTION_COMPONENT && std::holds_alternative<std::vector<std::string>>(datum);
+  }
   InnerComponent inner;
   std::vector<Section> sections;
   Origin origin;
@@ -136,6 +141,10 @@ void* ResolvedOptions::component_pointer(std::string_view name, std::string_view
                             kTypeNames[found.type]));
   }
   if (!found.present) return nullptr;
+  if (found.lists_components()) {
+    fail_plugin(fmt::format("{} declares option '{}' as a list of components and reads it as component",
+                            owner_, name));
+  }
   if (found.inner.kind != kind) {
     fail_plugin(fmt::format("{} declares option '{}' as a component of kind {} and reads it as {}", owner_,
                             name, found.inner.kind, kind));
@@ -205,7 +214,7 @@ std::unique_ptr<ResolvedOptions> ResolvedOptions::unmade() const {
   for (const auto& entry : entries_) {
     if (!entry->present) {
       copy->declare(entry->name, entry->type);
-    } else if (entry->type == TENON_OPTION_COMPONENT) {
+    } else if (entry->type == TENON_OPTION_COMPONENT && !entry->lists_components()) {
       const InnerComponent& inner = entry->inner;
       copy->store(entry->name, InnerComponent{inner.kind, inner.type,
                                               inner.options == nullptr ? nullptr : inner.options->unmade()});
@@ -225,7 +234,8 @@ std::unique_ptr<ResolvedOptions> ResolvedOptions::unmade() const {
 std::vector<std::pair<std::string, InnerComponent*>> ResolvedOptions::inner() {
   std::vector<std::pair<std::string, InnerComponent*>> out;
   for (const auto& entry : entries_) {
-    if (entry->type == TENON_OPTION_COMPONENT && entry->present) out.emplace_back(entry->name, &entry->inner);
+    if (entry->type == TENON_OPTION_COMPONENT && entry->present && !entry->lists_components())
+      out.emplace_back(entry->name, &entry->inner);
   }
   return out;
 }
@@ -239,8 +249,10 @@ void ResolvedOptions::store(std::string_view name, tenon_option_type type, std::
 }
 
 std::span<const std::string_view> ResolvedOptions::section_names(std::string_view name) const {
-  const tenon_option_type type = look_up(name)->type;
-  if (holds_tables(type) && !has(name)) return {};
+  const Entry& found = *look_up(name);
+  const tenon_option_type type = found.type;
+  if ((holds_tables(type) || type == TENON_OPTION_COMPONENT) && !found.present) return {};
+  if (found.lists_components()) return found.views;
   return entry(name, holds_tables(type) ? type : TENON_OPTION_SECTIONS).views;
 }
 
@@ -326,7 +338,10 @@ class Resolver {
       fill_in(spec, type);
       return;
     }
-    if (type == TENON_OPTION_COMPONENT) return resolve_component(spec, *member);
+    if (type == TENON_OPTION_COMPONENT) {
+      const bool listed = (spec.flags & TENON_OPTION_LIST) != 0;
+      return listed ? resolve_components(spec, *member) : resolve_component(spec, *member);
+    }
     if (type == TENON_OPTION_SECTIONS) return resolve_sections(spec, *member);
     if (type == TENON_OPTION_TABLES) return resolve_tables(spec, *member);
     if (auto checked = config::check_value(spec, member->value, request_.owner, problems_)) {
@@ -406,15 +421,50 @@ class Resolver {
                                         spec.name, request_.owner, table.description(), help));
       return;
     }
+    if (auto shown = resolve_inner(spec, spec.name, table))
+      result_.table.set(spec.name, std::move(*shown), member.origin);
+  }
+
+  void resolve_components(const tenon_option_v1& spec, const Member& member) {
+    const Value& tables = member.value;
+    if (!tables.is_array()) {
+      problem(tables.origin,
+              fmt::format("option '{}' of {}: expected an array of tables, [[...{}]] for each, "
+                          "each with its own 'type', found {}",
+                          spec.name, request_.owner, spec.name, tables.description()));
+      return;
+    }
+    Value shown = tables;
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < tables.array().size(); ++i) {
+      const Value& table = tables.array()[i];
+      if (!table.is_table()) {
+        problem(table.origin,
+                fmt::format("option '{}[{}]' of {}: expected a table with its own 'type', found {}",
+                            spec.name, i, request_.owner, table.description()));
+        continue;
+      }
+      names.push_back(std::to_string(i));
+      if (auto resolved = resolve_inner(spec, fmt::format("{}.{}", spec.name, i), table))
+        shown.array()[i] = std::move(*resolved);
+    }
+    result_.table.set(spec.name, std::move(shown), member.origin);
+    result_.options->store(spec.name, TENON_OPTION_COMPONENT, std::move(names));
+    result_.options->set_origin(spec.name, member.value.origin);
+  }
+
+  /// Stores the component of a table under `name`. Returns the table with defaults; nothing after a problem.
+  std::optional<Value> resolve_inner(const tenon_option_v1& spec, const std::string& name,
+                                     const Value& table) {
     const Value* type = table.find("type");
     if (type == nullptr || !type->is_text()) {
       problem(type == nullptr ? table.origin : type->origin,
               fmt::format("option '{}' of {} needs a 'type' in quotes: the name of a component of kind {}",
-                          spec.name, request_.owner, config::kind_name(spec.component_kind)));
-      return;
+                          name, request_.owner, config::kind_name(spec.component_kind)));
+      return std::nullopt;
     }
     if (request_.catalog == nullptr) {
-      fail_plugin(fmt::format("option '{}' of {} is a component, but none can be looked up here", spec.name,
+      fail_plugin(fmt::format("option '{}' of {} is a component, but none can be looked up here", name,
                               request_.owner));
     }
     ComponentSchema schema;
@@ -423,18 +473,18 @@ class Resolver {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kConfig) throw;
       problem(type->origin, error.what());
-      return;
+      return std::nullopt;
     }
     Resolution inner =
         resolve_options(component_request(table, std::move(schema), request_.catalog), problems_);
     result_.warnings.insert(result_.warnings.end(), inner.warnings.begin(), inner.warnings.end());
-    result_.table.set(spec.name, std::move(inner.table), member.origin);
     InnerComponent made;
     made.kind = spec.component_kind;
     made.type = type->text();
     made.options = std::move(inner.options);
-    result_.options->store(spec.name, std::move(made));
-    result_.options->set_origin(spec.name, member.value.origin);
+    result_.options->store(name, std::move(made));
+    result_.options->set_origin(name, table.origin);
+    return std::move(inner.table);
   }
 
   void resolve_sections(const tenon_option_v1& spec, const Member& member) {

@@ -36,6 +36,7 @@ constexpr OptionSpec kSpecs[] = {
     option::component("inner", "sync/1"),
     option::sections<kPlaceSpecs>("place"),
     option::tables<kPlaceSpecs>("phase"),
+    option::components("part", "sync/1"),
 };
 
 Resolution resolve(std::string_view text, std::vector<std::string> sets = {}) {
@@ -211,6 +212,76 @@ TEST(Options, TablesComeInTheirOrder) {
       testing::HasSubstr("x.toml:5:1: thing.sample.phase[1] has no option 'bit'; did you mean 'bits'?"));
 }
 
+/// An object stands for a component that was made.
+void make_inner(ResolvedOptions& options, std::size_t place, void* object) {
+  options.inner().at(place).second->instance = {object, [](void*) {}};
+}
+
+struct SyncOfTest {
+  static constexpr const char* kKind = "sync/1";
+};
+
+TEST(Options, ComponentsComeInTheirOrder) {
+  const Resolution none = resolve("steps = 1\n");
+  EXPECT_FALSE(none.options->has("part"));
+  EXPECT_TRUE(none.options->components<SyncOfTest>("part").empty());
+  EXPECT_TRUE(resolve("steps = 1\npart = []\n").options->has("part"));
+  EXPECT_TRUE(resolve("steps = 1\npart = []\n").options->components<SyncOfTest>("part").empty());
+
+  const char* const text =
+      "steps = 1\n[[part]]\ntype = \"mean\"\nbucket_mib = 2\n[[part]]\ntype = \"warmup\"\n"
+      "inner.type = \"mean\"\n";
+  const Resolution resolution = resolve(text);
+  EXPECT_THAT(to_toml(resolution.table, true),
+              testing::AllOf(testing::HasSubstr(
+                                 "[[part]]  # x.toml:2:1\ntype = \"mean\"  # x.toml:3:8\nbucket_mib = 2.0"),
+                             testing::HasSubstr("steps = 100  # default\n"),
+                             testing::HasSubstr("[part.inner]\ntype = \"mean\"")));
+  for (const auto& options : {resolution.options->unmade(), resolve(text).options->unmade()}) {
+    const auto inner = options->inner();
+    ASSERT_EQ(inner.size(), 2u);
+    EXPECT_EQ(inner[0].first, "part.0");
+    EXPECT_EQ(inner[1].first, "part.1");
+    EXPECT_EQ(inner[0].second->type, "mean");
+    EXPECT_EQ(inner[0].second->options->real("bucket_mib"), 2);
+    EXPECT_EQ(inner[1].second->kind, "sync/1");
+    int objects[2];
+    make_inner(*options, 0, &objects[0]);
+    make_inner(*options, 1, &objects[1]);
+    const std::vector<SyncOfTest*> parts = options->components<SyncOfTest>("part");
+    ASSERT_EQ(parts.size(), 2u);
+    EXPECT_EQ(static_cast<void*>(parts[0]), &objects[0]);
+    EXPECT_EQ(static_cast<void*>(parts[1]), &objects[1]);
+  }
+}
+
+TEST(Options, ListsOfComponentsAreRefusedWithAllFacts) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"steps = 1\n[part]\ntype = \"mean\"",
+       "x.toml:2:1: option 'part' of thing.sample: expected an array of tables, [[...part]] for each, each "
+       "with "
+       "its own 'type', found a table"},
+      {"steps = 1\npart = [{type = \"mean\"}, \"mean\"]",
+       "x.toml:2:26: option 'part[1]' of thing.sample: expected a table with its own 'type', found the "
+       "string "
+       "\"mean\""},
+      {"steps = 1\n[[part]]\ntype = \"mean\"\n[[part]]\nbucket_mib = 1",
+       "x.toml:4:1: option 'part.1' of thing.sample needs a 'type' in quotes: the name of a component of "
+       "kind "
+       "sync"},
+      {"steps = 1\n[[part]]\ntype = \"maen\"", "x.toml:3:8: no component 'maen'; did you mean 'mean'?"},
+      {"steps = 1\n[[part]]\ntype = \"mean\"\nbucket_mb = 1",
+       "x.toml:4:1: sync.mean has no option 'bucket_mb'; did you mean 'bucket_mib'? (see: tenon inspect "
+       "sync.mean)"},
+      {"steps = 1\n[[part]]\ntype = \"mean\"\nbucket_mib = -1\n[[part]]\ntype = \"warmup\"\nsteps = \"x\"",
+       "x.toml:4:14: option 'bucket_mib' of sync.mean is -1; expected a number of at least 0 MiB\n"
+       "x.toml:7:9: option 'steps' of sync.warmup: expected a whole number, found the string \"x\""},
+      {"steps = 1\n[[part]]\ntype = \"stack\"",
+       "x.toml:2:1: sync.stack needs option 'part': an array of tables, each with its own 'type'"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_EQ(problem(text), message) << text;
+}
+
 TEST(Options, ListsMayHaveALength) {
   EXPECT_EQ(problem("steps = 1\nbetas = [0.9]\n"),
             "x.toml:2:9: option 'betas' of thing.sample is [0.9]; expected a list of 2 numbers");
@@ -253,7 +324,7 @@ TEST(Options, ResolvesPaths) {
 }
 
 TEST(Options, AuthorsMistakesAreNamed) {
-  Resolution resolution = resolve("steps = 1\ninner.type = \"mean\"\n");
+  Resolution resolution = resolve("steps = 1\ninner.type = \"mean\"\npart = [{type = \"mean\"}]\n");
   const Options& options = *resolution.options;
   const std::pair<std::function<void()>, const char*> cases[] = {
       {[&] { options.real("rate_of"); }, "thing.sample asks for option 'rate_of', which it does not declare"},
@@ -266,6 +337,14 @@ TEST(Options, AuthorsMistakesAreNamed) {
        "thing.sample reads option 'inner' before its component was made"},
       {[&] { options.component_pointer("lr", "sync/1"); },
        "thing.sample declares option 'lr' as real and reads it as component"},
+      {[&] { options.component_pointer("part", "sync/1"); },
+       "thing.sample declares option 'part' as a list of components and reads it as component"},
+      {[&] { options.components<SyncOfTest>("part"); },
+       "thing.sample reads option 'part.0' before its component was made"},
+      {[&] { options.component_pointer("part.1", "sync/1"); },
+       "thing.sample asks for option 'part.1', which it does not declare"},
+      {[&] { options.components<SyncOfTest>("inner"); },
+       "thing.sample declares option 'inner' as component and reads it as sections"},
       {[] {
          static constexpr OptionSpec bad[] = {option::integer("n", "0").at_least(1)};
          const Value empty;
@@ -334,6 +413,9 @@ TEST(Options, SayWhereAnErrorThatIsFoundLaterHasItsCause) {
   EXPECT_EQ(listed.options->place_of("'phase' 1 (of 0): 'bits' are few"), "x.toml:5:8");
   EXPECT_EQ(listed.options->place_of("'phase' 0 (of 1): 'bits' are few"), "x.toml:3:8");
   EXPECT_EQ(listed.options->place_of("'phase' has 0 or 1"), "x.toml:2:1");
+  const Resolution stacked = resolve("steps = 1\n[[part]]\ntype = \"mean\"\n[[part]]\ntype = \"mean\"\n");
+  EXPECT_EQ(stacked.options->place_of("'part.1' gives nothing"), "x.toml:4:1");
+  EXPECT_EQ(stacked.options->place_of("'part' is a list"), "x.toml:2:1");
   ResolvedOptions named("thing.sample");
   named.set_origin(Origin{"x.toml", 7, 2});
   EXPECT_EQ(named.place_of("nothing is named"), "x.toml:7:2") << "the table";

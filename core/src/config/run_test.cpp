@@ -272,6 +272,15 @@ TEST(KeyMutations, EveryMisspeltKeyIsRefusedWithTheRightSuggestion) {
   EXPECT_EQ(mutate_keys(sample_run(), sample::kCatalog, proven).tried, 0u);
 }
 
+TEST(KeyMutations, GoIntoListsOfComponents) {
+  std::set<std::string> proven;
+  const Config listed =
+      sample_run({"sync={type=\"stack\", part=[{type=\"mean\"}, {type=\"mean\", bucket_mib=1}]}"});
+  const MutationReport report = mutate_keys(listed, sample::kCatalog, proven, 4);
+  EXPECT_THAT(report.accepted, testing::IsEmpty());
+  EXPECT_THAT(proven, testing::Contains("sync.mean in inner bucket_mib"));
+}
+
 }  // namespace
 }  // namespace config
 TENON_ABI_END

@@ -38,7 +38,8 @@ Value to_value(const OptionValue& option) {
 /// An inner component that a graph carries as the text of its table.
 void read_component(Value& table, const char* option) {
   Value* const given = table.find(option);
-  if (given == nullptr || !given->is_text() || !given->text().starts_with('{')) return;
+  if (given == nullptr || !given->is_text()) return;
+  if (!given->text().starts_with('{') && !given->text().starts_with('[')) return;
   *given = parse_value(given->text(), given->origin);
 }
 

@@ -292,6 +292,8 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   if ((option.type == TENON_OPTION_COMPONENT) != (option.component_kind != nullptr)) {
     return at("component_kind goes with the type component, and only with it");
   }
+  if ((option.flags & TENON_OPTION_LIST) != 0 && option.type != TENON_OPTION_COMPONENT)
+    return at("the flag of lists goes with the type component, and only with it");
   if (option.component_kind != nullptr && !is_kind(option.component_kind)) {
     return at(fmt::format("component_kind '{}' is not of the form 'sync/1'", option.component_kind));
   }

@@ -166,6 +166,9 @@ TEST(Descriptor, Problems) {
        "it"},
       {[](Sound& s) { s.lr = option::component("inner", "sync"); },
        "component optimizer.lion: option 'inner': component_kind 'sync' is not of the form 'sync/1'"},
+      {[](Sound& s) { s.lr.flags |= TENON_OPTION_LIST; },
+       "component optimizer.lion: option 'lr': the flag of lists goes with the type component, and only with "
+       "it"},
       {[](Sound& s) { s.lr.section_options = kSection; },
        "component optimizer.lion: option 'lr': section_options go with the types sections and tables, and "
        "only "

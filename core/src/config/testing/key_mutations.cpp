@@ -86,8 +86,13 @@ class Mutator {
     rename_all(table, path, fmt::format("{} in {}", schema.id, core_table), legal);
     for (const tenon_option_v1* spec : schema.options) {
       Value* inner = spec->type == TENON_OPTION_COMPONENT ? table.find(spec->name) : nullptr;
-      if (inner != nullptr)
+      if (inner != nullptr && inner->is_array()) {
+        for (std::size_t i = 0; i < inner->array().size(); ++i)
+          visit_component(inner->array()[i], fmt::format("{}[{}]", join_key(path, spec->name), i), "inner",
+                          {}, spec->component_kind);
+      } else if (inner != nullptr) {
         visit_component(*inner, join_key(path, spec->name), "inner", {}, spec->component_kind);
+      }
       const bool holds = spec->type == TENON_OPTION_SECTIONS || spec->type == TENON_OPTION_TABLES;
       Value* held = holds ? table.find(spec->name) : nullptr;
       if (held == nullptr) continue;
