@@ -21,8 +21,8 @@ class PositionwiseLayer {
 /// The sequences that a pass goes on with, by row of the batch.
 struct Steps {
   std::span<const std::int64_t> first;  ///< position of the row's first place in its sequence; 0 begins one
-  /// Places of the row that count; those after are padding. A row of which none counts takes no part: its
-  /// other numbers mean nothing.
+  /// Places of the row that count; those after are padding. A row of which none counts has 0 in `first` and
+  /// `kept`, and takes no part.
   std::span<const std::int64_t> count;
   std::span<const std::int64_t> kept;  ///< the row's row in `state`, no two alike
   TensorView state;  ///< u8 [sequences, bytes of infer_step()], memory of the device; empty: nothing kept

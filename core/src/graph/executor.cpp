@@ -90,7 +90,8 @@ class KeptSequences final : public SequenceState {
   }
 
   /// The rows' sequences hold nothing until finish(). Throws Error(kRun) for positions that do not fit.
-  void begin(const StepRun& run, std::int64_t batch, std::int64_t time) {
+  /// Returns what layers are told, valid until the next call, with 0 for numbers that mean nothing.
+  Steps begin(const StepRun& run, std::int64_t batch, std::int64_t time) {
     for (const std::span<const std::int64_t>& numbers : {run.first, run.count, run.kept}) {
       if (static_cast<std::int64_t>(numbers.size()) == batch) continue;
       fail_run(
@@ -100,9 +101,16 @@ class KeptSequences final : public SequenceState {
     }
     std::fill(taken_.begin(), taken_.end(), static_cast<unsigned char>(0));
     for (std::size_t row = 0; row < run.count.size(); ++row) check(row, run, time);
+    first_.assign(run.first.begin(), run.first.end());
+    rows_.assign(run.kept.begin(), run.kept.end());
     for (std::size_t row = 0; row < run.count.size(); ++row) {
-      if (run.count[row] > 0) base::at(lengths_, run.kept[row]) = 0;
+      if (run.count[row] > 0) {
+        base::at(lengths_, run.kept[row]) = 0;
+      } else {
+        first_[row] = rows_[row] = 0;
+      }
     }
+    return {first_, run.count, rows_, {}};
   }
   void finish(const StepRun& run) {
     for (std::size_t row = 0; row < run.count.size(); ++row) {
@@ -141,9 +149,10 @@ class KeptSequences final : public SequenceState {
 
   Device& device_;
   std::int64_t positions_;
-  std::vector<std::int64_t> lengths_;  ///< positions held, by sequence
-  std::vector<unsigned char> taken_;   ///< by a row of the pass, by sequence
-  std::vector<Kept> kept_;             ///< of the nodes that keep something, in their order
+  std::vector<std::int64_t> lengths_;       ///< positions held, by sequence
+  std::vector<unsigned char> taken_;        ///< by a row of the pass, by sequence
+  std::vector<std::int64_t> first_, rows_;  ///< of the pass
+  std::vector<Kept> kept_;                  ///< of the nodes that keep something, in their order
 };
 
 }  // namespace
@@ -373,9 +382,8 @@ void Executor::step(ParameterSet& weights, SequenceState& sequences, const StepR
   if (kept == nullptr) fail_run("a stepwise pass was given sequences that no executor made");
   kept->require(*impl.build, *impl.spec.device, impl.spec.positions);
   impl.use(weights);
-  kept->begin(run, impl.build->batch, impl.build->time);
+  Steps steps = kept->begin(run, impl.build->batch, impl.build->time);
   impl.pass.run = {.slot = run.slot, .training = false};
-  Steps steps{run.first, run.count, run.kept, {}};
   std::size_t number = 0;
   std::vector<graph::Node>& nodes = impl.build->nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
