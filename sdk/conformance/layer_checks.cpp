@@ -2,8 +2,11 @@
 #include "layer_world.hpp"
 #include "thread_rounds.hpp"
 
+#include <tenon/stepwise.hpp>
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace tenon::conformance {
@@ -262,6 +265,113 @@ void refuses_strange_inputs(Subject& subject) {
   }
 }
 
+/// A layer with an ability of <tenon/stepwise.hpp>, by any passes over the positions of its inputs.
+class Stepping {
+ public:
+  explicit Stepping(Subject& subject) : world_(subject), draws_(random_key(subject.seed(), "passes")) {
+    if (!world_.has_outputs()) not_applicable("it has no outputs");
+    for (const Input& input : world_.inputs()) {
+      if (input.shape.size() < 2 || input.shape[1] != world_.inputs()[0].shape[1])
+        not_applicable("its inputs have no positions along dimension 1");
+    }
+    batch_ = world_.inputs()[0].shape[0], positions_ = world_.inputs()[0].shape[1];
+    whole_ = world_.build({.training = false});
+    if (!world_.offers(PositionwiseLayer::kId) && !world_.offers(StepwiseLayer::kId))
+      not_applicable(fmt::format("it offers neither {} nor {}", PositionwiseLayer::kId, StepwiseLayer::kId));
+    for (const std::string& output : world_.outputs()) {
+      const Shape shape = whole_->executor().value(output).shape;
+      if (shape.rank() < 2 || shape[0] != batch_ || shape[1] != positions_) {
+        fail(fmt::format(
+            "it offers to run by positions, which dimension 1 counts, and its output '{}' is {} for "
+            "{} samples of {} positions",
+            output, shape.text(), batch_, positions_));
+      }
+    }
+    for (const std::int64_t time : {std::int64_t{1}, std::int64_t{2}, positions_})
+      passes_.push_back({time, world_.build({.training = false, .positions = positions_, .time = time})});
+    // A row of the state more than samples, and the samples not in its order.
+    state_ = passes_[0].harness->executor().make_sequences(batch_ + 1);
+  }
+
+  /// Fails unless random passes over the inputs of `draw` give the bits of one forward.
+  void check(int draw) {
+    world_.load(*whole_, draw);
+    whole_->forward({.training = false});
+    std::vector<std::int64_t> done(batch_, 0);
+    while (std::any_of(done.begin(), done.end(), [&](std::int64_t d) { return d < positions_; })) {
+      const Pass& pass = passes_[below(passes_.size())];
+      std::vector<std::int64_t> count(batch_), kept(batch_);
+      for (std::int64_t row = 0; row < batch_; ++row) {
+        count[row] = std::min(positions_ - done[row], static_cast<std::int64_t>(below(pass.time + 1)));
+        kept[row] = (row + 1 + draw) % (batch_ + 1);
+      }
+      run(pass, draw, {.first = done, .count = count, .kept = kept});
+      for (std::int64_t row = 0; row < batch_; ++row) done[row] += count[row];
+    }
+  }
+
+ private:
+  struct Pass {
+    std::int64_t time;
+    std::unique_ptr<LayerHarness> harness;
+  };
+
+  std::uint64_t below(std::uint64_t bound) { return random_below(draws_, 0, next_++, bound); }
+
+  /// Numbers of the places of a pass, [batch, time, ...]: those of the whole, and `padding` after them.
+  Numbers places(const Numbers& whole, const Numbers& padding, std::int64_t time, const StepRun& run) const {
+    const std::int64_t width = std::ssize(whole) / (batch_ * positions_);
+    Numbers result;
+    for (std::int64_t row = 0; row < batch_; ++row) {
+      for (std::int64_t place = 0; place < time; ++place) {
+        const bool counts = place < run.count[row];
+        const std::int64_t position = counts ? run.first[row] + place : place;
+        const auto from = (counts ? whole : padding).begin() + (row * positions_ + position) * width;
+        result.insert(result.end(), from, from + width);
+      }
+    }
+    return result;
+  }
+
+  void run(const Pass& pass, int draw, const StepRun& run) {
+    constexpr int kPadding = 7;
+    for (std::size_t i = 0; i < world_.inputs().size(); ++i) {
+      const Input& input = world_.inputs()[i];
+      pass.harness->set_field(world_.field(i), places(world_.draw(input, i, draw),
+                                                      world_.draw(input, i, kPadding), pass.time, run));
+    }
+    pass.harness->executor().step(pass.harness->weights(), *state_, run);
+    for (const std::string& output : world_.outputs()) {
+      const Numbers whole = whole_->value(output), found = pass.harness->value(output),
+                    expected = places(whole, whole, pass.time, run);
+      const std::int64_t width = std::ssize(whole) / (batch_ * positions_);
+      for (std::int64_t i = 0; i < std::ssize(found); ++i) {
+        const std::int64_t row = i / width / pass.time, place = i / width % pass.time;
+        if (place >= run.count[row] || found[i] == expected[i]) continue;
+        fail(fmt::format(
+            "position {} of a sample is {} in '{}' where a pass adds {} positions from {} on, and {} "
+            "in one forward over all {}: a layer that offers {} or {} gives the same bits however "
+            "a sequence is split",
+            run.first[row] + place, found[i], output, run.count[row], run.first[row], expected[i], positions_,
+            PositionwiseLayer::kId, StepwiseLayer::kId));
+      }
+    }
+  }
+
+  LayerWorld world_;
+  RandomKey draws_;
+  std::uint64_t next_ = 0;
+  std::int64_t batch_ = 0, positions_ = 0;
+  std::unique_ptr<LayerHarness> whole_;
+  std::vector<Pass> passes_;
+  std::unique_ptr<SequenceState> state_;
+};
+
+void steps_as_a_whole(Subject& subject) {
+  Stepping stepping(subject);
+  for (int draw = 0; draw < 4; ++draw) stepping.check(draw);
+}
+
 constexpr const char* kLayerKind = Layer::kKind;
 constexpr Check kLayerChecks[] = {
     {"layer.infers_the_same_twice", kLayerKind, "parameters and outputs follow from options and inputs alone",
@@ -282,6 +392,8 @@ constexpr Check kLayerChecks[] = {
      draws_by_position},
     {"layer.same_bits_on_any_threads", kLayerKind, "1, 2 and 4 threads give the same bits, in every round",
      slots_have_the_same_bits, 60},
+    {"layer.steps_as_a_whole", kLayerKind,
+     "a layer that runs by positions gives the same bits however a sequence is split", steps_as_a_whole},
     {"layer.refuses_strange_inputs", kLayerKind, "inputs that cannot work are a configuration error",
      refuses_strange_inputs},
 };

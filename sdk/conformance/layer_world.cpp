@@ -76,16 +76,24 @@ class LayerWorld::Factory final : public LayerFactory {
     if (node.type == "copy") return std::make_unique<CopyOwner>();
     if (node.type == "part") return std::make_unique<PartOwner>(node.name);
     if (node.name == "subject") {
-      return std::make_unique<SubjectOwner>(
+      auto owner = std::make_unique<SubjectOwner>(
           subject_.make<Layer>(),
           subject_.registry().find(subject_.kind(), subject_.type()).component->ports);
+      newest_ = &owner->layer();
+      return owner;
     }
     return subject_.layers().create(node);
   }
+  Layer& newest() const { return *newest_; }
 
  private:
   Subject& subject_;
+  Layer* newest_ = nullptr;
 };
+
+bool LayerWorld::offers(std::string_view interface_id) const {
+  return static_cast<const Factory&>(*factory_).newest().query(interface_id) != nullptr;
+}
 
 LayerWorld::LayerWorld(Subject& subject) : subject_(subject), factory_(std::make_unique<Factory>(subject)) {
   {
@@ -155,6 +163,7 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Input input = inputs[i];
     if (how.batch > 0) input.shape[0] = how.batch;
+    if (how.time > 0) input.shape[1] = how.time;
     fields.push_back({field(i), Shape(std::span<const std::int64_t>(input.shape)),
                       input.real ? DType::kF64 : DType::kI32, draw(input, i, how.draw)});
     node.inputs.push_back(field(i));
@@ -170,7 +179,7 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
     }
   }
   nodes.push_back(node);
-  if (ending_ == Ending::kPulled) pulled = outputs;
+  if (ending_ == Ending::kPulled && how.positions == 0) pulled = outputs;
   for (std::size_t i = 0; i < pulled.size() && how.surrounded; ++i) {
     for (int copy = 0; copy < kCopies; ++copy) {
       nodes.push_back({fmt::format("behind{}_{}", i, copy), "copy", {pulled[i]}, {}});
@@ -194,7 +203,8 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
                            .host = &subject_.host(),
                            .precision = &*precisions_.back(),
                            .training = how.training,
-                           .keep_values = how.keep_values},
+                           .keep_values = how.keep_values,
+                           .positions = how.positions},
       nodes, pulled, fields);
 }
 

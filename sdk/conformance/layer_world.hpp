@@ -22,6 +22,8 @@ struct LayerBuild {
   bool surrounded = false;     ///< copies before real inputs and after outputs, whose memory is reused
   bool shared_inputs = false;  ///< the pull-back reads the real inputs, too
   std::int64_t batch = 0;      ///< 0: as the inputs say
+  std::int64_t positions = 0;  ///< more: of a sequence of a stepwise graph, not for training
+  std::int64_t time = 0;       ///< second extent of the inputs; 0: as they say
   int draw = 0;                ///< which random inputs
   Device* device = nullptr;    ///< null: the subject's
 };
@@ -41,6 +43,9 @@ class LayerWorld {
   /// A MetricLayer.
   bool is_metric() const { return metric_; }
   const std::vector<Input>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  /// Whether the layer of the newest build answers to `interface_id`. The harness still exists.
+  bool offers(std::string_view interface_id) const;
   std::string field(std::size_t input) const { return "in" + std::to_string(input); }
 
   std::unique_ptr<testing::LayerHarness> build(const LayerBuild& how);

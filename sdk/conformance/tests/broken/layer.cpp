@@ -5,6 +5,7 @@
 #include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
+#include <tenon/stepwise.hpp>
 #include <tenon/tensor_values.hpp>
 #include <tenon/transport.hpp>
 
@@ -369,10 +370,47 @@ class HalfPrecision final : public Scaled {
   }
 };
 
+/// The sum of a position and the one before it is no value of one position.
+class LooksBack final : public Scaled, public PositionwiseLayer {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "looks_back", .summary = "as if it were by positions"};
+  using Scaled::Scaled;
+  void forward(ForwardContext& context) override {
+    Scaled::forward(context);
+    const TensorView y = context.output(0);
+    const std::int64_t time = y.shape[1], width = y.elements() / (y.shape[0] * time);
+    for (std::int64_t i = y.elements(); i-- > 0;) {
+      if (i / width % time > 0) put(y, i, get(y, i) + get(y, i - width));
+    }
+  }
+  void* query(std::string_view id) override {
+    return id == PositionwiseLayer::kId ? static_cast<PositionwiseLayer*>(this) : nullptr;
+  }
+};
+
+/// Adds the number of the position, which step() counts from its pass instead of its sequence.
+class StepsFromZero final : public Scaled, public StepwiseLayer {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "steps_from_zero", .summary = "forgets where a row begins"};
+  using Scaled::Scaled;
+  void forward(ForwardContext& context) override {
+    Scaled::forward(context);
+    const TensorView y = context.output(0);
+    const std::int64_t time = y.shape[1], width = y.elements() / (y.shape[0] * time);
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+      put(y, i, get(y, i) + static_cast<double>(i / width % time));
+  }
+  std::int64_t infer_step(InferContext&, std::int64_t) override { return 0; }
+  void step(ForwardContext& context, const Steps&) override { forward(context); }
+  void* query(std::string_view id) override {
+    return id == StepwiseLayer::kId ? static_cast<StepwiseLayer*>(this) : nullptr;
+  }
+};
+
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.layer", .version = "1.0.0", .summary = "wrong layers"}, IgnoresInput,
              IgnoresParameter, CountsLayers, WorksInPlace, AddsUp, AlwaysAdds, KeepsInAStatic, DropsAlways,
              DrawsFromZero, TrustsShapes, WrongInputGradient, WrongWeightGradient, NeverAddsToWeights,
              NeverAddsToInputs, SumsAsThreadsEnd, ReadsWhatIsGone, HalfPrecision, IgnoresSeed, CountsPadding,
-             NeverForgets)
+             NeverForgets, LooksBack, StepsFromZero)

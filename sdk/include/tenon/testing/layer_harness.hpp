@@ -74,7 +74,8 @@ struct HarnessSpec {
   bool keep_values = true;  ///< false: memory is reused as in a run, and value() returns losses only
   bool poison = false;      ///< planned memory holds NaN until it is written
   std::uint64_t seed = 1;
-  Mesh* mesh = nullptr;  ///< then every rank has a harness, and all make the same calls
+  Mesh* mesh = nullptr;        ///< then every rank has a harness, and all make the same calls
+  std::int64_t positions = 0;  ///< as ExecutorSpec has them; then nothing is pulled, and the test calls step
 };
 
 class LayerHarness {
@@ -250,6 +251,7 @@ class LayerHarness {
     result.input_gradients = spec_.training;
     result.keep_values = spec_.keep_values;
     result.mesh = spec_.mesh;
+    result.positions = spec_.positions;
     return result;
   }
 
