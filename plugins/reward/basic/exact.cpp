@@ -137,9 +137,13 @@ bool Exact::is_number(std::string_view text, const Fraction& expected) const {
 
 bool Exact::is_list(std::string_view text, const std::vector<Fraction>& expected) const {
   const std::vector<std::string_view> entries = read_ == Read::kWhole ? whole_list(text) : last_list(text);
-  return std::equal(
-      entries.begin(), entries.end(), expected.begin(), expected.end(),
-      [](std::string_view entry, const Fraction& value) { return read_number(entry) == value; });
+  std::vector<Fraction> numbers;
+  for (const std::string_view entry : entries) {
+    const std::optional<Fraction> number = read_number(entry);
+    if (!number) return false;
+    numbers.push_back(*number);
+  }
+  return numbers == expected;
 }
 
 }  // namespace tenon::reward_basic
