@@ -15,6 +15,8 @@ constexpr OptionSpec kCase[] = {option::text("component", nullptr).mandatory(), 
 constexpr OptionSpec kInput[] = {option::integers("shape", nullptr).at_least(1).mandatory(),
                                  option::text("dtype", "\"real\""),
                                  option::integer("below", "2").at_least(1)};
+constexpr OptionSpec kSample[] = {option::text("prompt", "\"\""),
+                                  option::text("answer", nullptr).mandatory()};
 constexpr OptionSpec kSuppress[] = {option::text("check", nullptr).mandatory(),
                                     option::text("component", "\"\""),
                                     option::text("reason", nullptr).mandatory()};
@@ -60,8 +62,19 @@ Input read_input(const Value& table) {
   return {{shape.begin(), shape.end()}, dtype != "i32", options.integer("below"), dtype == "loss"};
 }
 
+RewardCase read_sample(const Value& table) {
+  const auto resolved = resolve(table, "[[case]] samples", kSample, {"sample"});
+  RewardCase result{
+      std::string(resolved.options->text("prompt")), std::string(resolved.options->text("answer")), {}};
+  if (const Value* sample = table.find("sample")) {
+    sample->table();  // throws if it is not a table
+    result.sample = *sample;
+  }
+  return result;
+}
+
 Case read_case(const Value& table) {
-  const auto resolved = resolve(table, "[[case]]", kCase, {"options", "inputs"});
+  const auto resolved = resolve(table, "[[case]]", kCase, {"options", "inputs", "samples"});
   Case result;
   result.component = resolved.options->text("component");
   result.name = resolved.options->text("name");
@@ -70,6 +83,7 @@ Case read_case(const Value& table) {
     options->table();  // throws if it is not a table
     result.options = *options;
   }
+  for (const Value* sample : tables(table, "samples")) result.samples.push_back(read_sample(*sample));
   if (table.find("inputs") == nullptr) return result;
   for (const Value* input : tables(table, "inputs")) result.inputs.push_back(read_input(*input));
   for (const Input& input : result.inputs) {
@@ -133,7 +147,7 @@ std::vector<Case> cases_of(const CaseFile& file, const std::string& component) {
   for (const Case& entry : file.cases) {
     if (entry.component == component) found.push_back(entry);
   }
-  if (found.empty()) found.push_back({component, "", Value(), {}, {}});
+  if (found.empty()) found.push_back({component, "", Value(), {}, {}, {}});
   return found;
 }
 

@@ -12,6 +12,8 @@
 //   # of a layer; the first extent is the batch
 //   inputs = [{shape = [2, 3, 8, 8]}, {shape = [2], dtype = "i32", below = 10}]
 //   set = ["run.steps=4"]                     # of whole runs, words as for --set
+//   # of a reward; sample is the line of the prompt
+//   samples = [{prompt = "1 + 1 =", answer = "2", sample = {answer = "2"}}]
 //
 //   [[suppress]]
 //   check = "layer.allocates_*"               # a pattern
@@ -36,12 +38,19 @@ struct Input {
   bool loss = false;  ///< a loss node reads the numbers, and the layer reads the node
 };
 
+/// A sample of a reward.
+struct RewardCase {
+  std::string prompt, answer;
+  Value sample;  ///< a table
+};
+
 struct Case {
   std::string component;  ///< "layer.conv2d"
   std::string name;       ///< "" = the defaults
   Value options;          ///< a table without `type`
   std::vector<Input> inputs;
   std::vector<std::string> sets;
+  std::vector<RewardCase> samples = {};
 };
 
 struct Suppression {
