@@ -254,6 +254,13 @@ std::string prefix_option() {
   return fmt::format(" -DCMAKE_PREFIX_PATH={}", prefix.string());
 }
 
+/// The command that shows the component at work, after the build.
+std::string example_of(const std::string& kind) {
+  if (kind == "reward") return "build/release/score \"two words\" \"words = 2\"";
+  const bool has_own = kind == "power" || kind == "transform";
+  return fmt::format("tenon {} run.toml", kind == "simulator" ? "simulate" : has_own ? kind : "train");
+}
+
 void print_next(const fs::path& folder, const std::string& kind,
                 const std::map<std::string, std::string>& files) {
   std::cout << fmt::format("wrote {} files to {}\n", files.size(), folder.string());
@@ -266,12 +273,8 @@ void print_next(const fs::path& folder, const std::string& kind,
       "  cmake --build --preset release\n"
       "  ctest --preset release\n"
       "{}"
-      "  TENON_PLUGIN_PATH=$PWD/build/release tenon {} run.toml\n",
-      folder.string(), prefix, kind == "transform" ? "  tenon train base.toml\n" : "",
-      kind == "simulator"   ? "simulate"
-      : kind == "power"     ? "power"
-      : kind == "transform" ? "transform"
-                            : "train");
+      "  TENON_PLUGIN_PATH=$PWD/build/release {}\n",
+      folder.string(), prefix, kind == "transform" ? "  tenon train base.toml\n" : "", example_of(kind));
   if (prefix.ends_with("=PREFIX"))
     std::cout << "PREFIX is where Tenon is installed: cmake --install BUILD --prefix PREFIX\n";
 }
@@ -282,7 +285,7 @@ void declare_new_plugin(po::options_description& options) {
   };
   text("kind",
        "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset, "
-       "simulator, power, transform or observer");
+       "simulator, power, transform, reward or observer");
   text("name", "NAME  the component's `type` in TOML: lower case, digits, '_'");
   text("vendor", "WORD  of the plugin's id, WORD.NAME; default: example");
   text("out", "DIR  folder of the project, new or empty; default: NAME");
