@@ -42,6 +42,16 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
     EXPECT_THAT(ended.out, ::testing::HasSubstr(option));
 }
 
+TEST(Inspect, ListsOfComponentsSayTheirKind) {
+  const Scratch scratch;
+  const Ended text = scratch.run({"inspect", "reward.sum"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, ::testing::AllOf(::testing::HasSubstr("components(reward), default required"),
+                                         ::testing::HasSubstr("[data.reward]\ntype = \"sum\"\n")));
+  EXPECT_THAT(scratch.run({"inspect", "reward.sum", "--json"}).out,
+              ::testing::HasSubstr("\"type\": \"components(reward)\""));
+}
+
 // Compares the preset quickstart's text about plugins that it leaves out with the plugins themselves.
 TEST(Inspect, PluginsThatQuickstartLeavesOutOfferWhatThePresetSays) {
   const Scratch scratch;
