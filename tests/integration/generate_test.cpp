@@ -1,5 +1,7 @@
-// tenon generate on whole runs: its output, which a seed determines, and refusals.
+// tenon generate on whole runs: its output, which a seed determines, files of prompts, and refusals.
 #include "run_program.hpp"
+
+#include <algorithm>
 
 namespace tenon::integration::generate_test {
 namespace {
@@ -52,6 +54,67 @@ TEST_F(Generate, PrintsJson) {
   }
 }
 
+// The context is 16 bytes: all texts of 40 slide. Fast and reference kernels alike.
+TEST_F(Generate, ATextIsTheSameAloneAndInBatchesOfAFile) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i)
+    lines += "line " + std::to_string(i * i) + (i % 3 == 0 ? " of the" : "") + "\n";
+  write_file(scratch_ / "prompts.txt", lines);
+  for (const char* kernels : {"auto", "reference"}) {
+    const auto draw = [&](const char* batch) {
+      const Ended ended =
+          scratch_.run({"generate", "runs/tiny", "--prompts", "prompts.txt", "--tokens", "40", "--seed", "3",
+                        "--batch", batch, "--set", std::string("device.kernels=") + kernels, "--json"});
+      EXPECT_EQ(ended.status, 0) << ended.err;
+      EXPECT_THAT(ended.err, HasSubstr("tenon generate: 20 prompts, 800 tokens in "));
+      return ended.out;
+    };
+    const std::string all = draw("16");
+    EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 20);
+    const auto texts =
+        [](std::string json) {  // without probabilities, whose last digits fast kernels may change
+          std::string kept;
+          while (!json.empty()) {
+            const std::string line = json.substr(0, json.find('\n'));
+            kept += line.substr(0, line.find(", \"log_prob\"")) + "\n";
+            json.erase(0, line.size() + 1);
+          }
+          return kept;
+        };
+    EXPECT_EQ(texts(draw("1")), texts(all)) << kernels;
+    EXPECT_EQ(texts(draw("7")), texts(all)) << kernels;
+    // Number 0 is the first prompt of a file, and the one prompt of --prompt.
+    const Ended alone =
+        scratch_.run({"generate", "runs/tiny", "--prompt", "line 0 of the", "--tokens", "40", "--seed", "3",
+                      "--set", std::string("device.kernels=") + kernels, "--out", "one.jsonl"});
+    EXPECT_EQ(alone.status, 0) << alone.err;
+    EXPECT_EQ(texts(read_file(scratch_ / "one.jsonl")), texts(all).substr(0, texts(all).find('\n') + 1));
+  }
+}
+
+TEST_F(Generate, ReadsPromptsFromJsonAndPrintsTexts) {
+  write_file(scratch_ / "prompts.jsonl", "{\"prompt\": \"line 4\", \"answer\": 4}\n\n{\"prompt\": \"of\"}\n");
+  const Ended ended = scratch_.run(
+      {"generate", "runs/tiny", "--prompts", "prompts.jsonl", "--tokens", "12", "--temperature", "0"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  const std::string first = generate({"--tokens", "12", "--temperature", "0"}).out;
+  EXPECT_THAT(ended.out, StartsWith("--- 1\n" + first + "--- 3\nof"));
+}
+
+TEST_F(Generate, EndsBeforeAStopText) {
+  const std::string free = generate({"--tokens", "60", "--temperature", "0"}).out;
+  const std::size_t end = free.find(" text", 6);
+  ASSERT_NE(end, std::string::npos);
+  const std::string stopped =
+      generate({"--tokens", "60", "--temperature", "0", "--stop", "never", "--stop", " text"}).out;
+  EXPECT_EQ(stopped, free.substr(0, end) + "\n");
+  const std::string json =
+      generate({"--tokens", "60", "--temperature", "0", "--stop", " text", "--json"}).out;
+  EXPECT_THAT(json, HasSubstr("\"end\": \"stop\""));
+  EXPECT_THAT(json, HasSubstr("\"tokens\": " + std::to_string(end - 6 + 5) + ","))
+      << "bytes of the stop were drawn";
+}
+
 TEST_F(Generate, RefusesWhatItCannotDo) {
   const struct {
     std::vector<std::string> words;
@@ -67,7 +130,29 @@ TEST_F(Generate, RefusesWhatItCannotDo) {
        "tenon: tenon generate: --top-k is -1, expected 0 (all tokens) or more\n"},
       {{"generate", "runs/tiny", "--prompt", "a", "--tokens", "-1"},
        "tenon: tenon generate: --tokens is -1, expected 0 or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--top-p", "0"},
+       "tenon: tenon generate: --top-p is 0, expected more than 0 and at most 1 (all tokens)\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--prompts", "b"},
+       "tenon: tenon generate: give --prompt or --prompts, not both\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--stop", ""},
+       "tenon: tenon generate: --stop is empty, expected a text\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--batch", "0"},
+       "tenon: tenon generate: --batch is 0, expected 1 or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--reward-set", "a=1"},
+       "tenon: tenon generate: --reward-set is about --reward, which is not given\n"},
+      {{"generate", "runs/tiny", "--prompts", "blank.txt"},
+       "tenon: tenon generate: --prompts: blank.txt holds no prompt\n"},
+      {{"generate", "runs/tiny", "--prompts", "broken.jsonl"},
+       "tenon: broken.jsonl:2: expected an object with \"prompt\", a text, or \"messages\", a "
+       "conversation\n"},
+      {{"generate", "runs/tiny", "--prompts", "talk.jsonl"},
+       "tenon: talk.jsonl:1: holds \"messages\", and the data of this run is no conversations: it does not "
+       "offer "
+       "tenon.dataset.conversations/1; give {\"prompt\": TEXT}\n"},
   };
+  write_file(scratch_ / "blank.txt", " \n\n");
+  write_file(scratch_ / "broken.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
+  write_file(scratch_ / "talk.jsonl", "{\"messages\": []}\n");
   for (const auto& c : cases) {
     const Ended ended = scratch_.run(c.words);
     EXPECT_EQ(ended.status, 2) << c.says;
@@ -95,6 +180,24 @@ TEST(GenerateFromTokenFiles, TakesAndPrintsIds) {
       "token ids such as \"15496 995\", found 'three'\n");
   const Ended unknown = scratch.run({"generate", "runs/tiny", "--prompt", "10"});
   EXPECT_EQ(unknown.err, "tenon: tenon generate: --prompt holds token 10, and the model knows 0 to 9\n");
+  const Ended stop = scratch.run({"generate", "runs/tiny", "--prompt", "3", "--stop", "4"});
+  EXPECT_EQ(stop.err,
+            "tenon: tenon generate: --stop is a text, and this run was trained on token files, whose text is "
+            "unknown\n");
+}
+
+TEST(GenerateFromLargerVocabularies, PrintsTokensThatNoTextHas) {
+  const Scratch scratch;
+  // A model of 300 tokens for bytes; untrained, so that it draws all of them.
+  write_file(scratch / "run.toml", replaced(Scratch::kRun, "width = 16", "width = 16\nvocabulary = 300"));
+  ASSERT_EQ(scratch.train().status, 0);
+  const Ended ended = scratch.run(
+      {"generate", "runs/tiny", "--prompt", "line", "--tokens", "200", "--temperature", "9", "--json"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr(" 29")) << "an id above all bytes";
+  EXPECT_THAT(
+      scratch.run({"generate", "runs/tiny", "--prompt", "line", "--tokens", "200", "--temperature", "9"}).out,
+      HasSubstr("\xEF\xBF\xBD"));
 }
 
 TEST(GenerateFromOtherModels, SaysThatItIsNoLanguageModel) {
