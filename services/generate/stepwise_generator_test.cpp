@@ -204,6 +204,18 @@ TEST_P(Generation, ATextIsTheSameAloneInABatchOnReplicasAndAfterOthers) {
   }
 }
 
+TEST_P(Generation, ATextGoesOnFromItsOwnTokensAsItWouldHave) {
+  const auto generator = language_.generator(2);
+  const Ids ids = ids_of(5, "g");
+  const Generated whole = draw(*generator, {ids}, {.most = 14}, 8)[0];
+  for (const std::size_t part : {1, 6, 13}) {
+    Ids longer = ids;
+    longer.insert(longer.end(), whole.ids.begin(), whole.ids.begin() + part);
+    EXPECT_EQ(draw(*generator, {longer}, {.most = 14 - static_cast<std::int64_t>(part)}, 8)[0].ids,
+              Ids(whole.ids.begin() + part, whole.ids.end()));
+  }
+}
+
 TEST_P(Generation, SlidesByForgettingTheOlderHalf) {
   const auto generator = language_.generator(4);
   const std::vector<Ids> prompts = {ids_of(5, "s"), ids_of(kContext + 9, "t")};
@@ -340,10 +352,7 @@ TEST_F(GenerationOfNeo, RefusesWhatItCannotDo) {
   EXPECT_THROW(StepwiseGenerator(language_.spec(), language_.graph(), images), Error);
   LanguageGraph reads_targets = language_.graph();
   NodeSpec& head = reads_targets.graph.nodes.back();
-  head.options.clear();
-  head.type = "embedding";
-  head.inputs = {"targets"};
-  head.options = {{"vocabulary", kVocabulary}, {"width", kVocabulary}};
+  head = {"lm_head", "embedding", {"targets"}, {{"rows", kVocabulary}, {"width", kVocabulary}}};
   try {
     StepwiseGenerator(language_.spec(), reads_targets, text_data());
     ADD_FAILURE();
