@@ -72,6 +72,9 @@ class Words {
     if (!known() && !text.empty()) text.erase(0, 1);
     return text;
   }
+  std::string joined(std::span<const std::int32_t> prompt, const std::string& answer) const {
+    return text(prompt) + (known() || answer.empty() ? "" : " ") + answer;
+  }
 
  private:
   static std::vector<std::int32_t> parsed(const std::string& text, std::string_view option);
@@ -385,7 +388,7 @@ class Texts {
     if (words_.end_of_text() >= 0) spec.stop_ids = {words_.end_of_text()};
     std::vector<Prompt> prompts;
     for (std::size_t i = 0; i < prompts_.size(); ++i) prompts.push_back({prompts_[i].ids, i});
-    if (streams_) std::cout << prompts_[0].text << std::flush;
+    if (streams_) std::cout << words_.text(prompts_[0].ids) << std::flush;
     begin_ = said_ = base::Steady::now();
     std::vector<Generated> drawn = generator.generate(
         prompts, spec, [&](std::size_t index, std::int32_t token, double) { return hear(index, token); });
@@ -430,8 +433,6 @@ std::string json_of_one(const Request& request, const std::string& folder, std::
                         const Words& words, const PromptLine& prompt, const Answer& answer) {
   std::vector<std::int32_t> ids = prompt.ids;
   ids.insert(ids.end(), answer.generated.ids.begin(), answer.generated.ids.end());
-  std::string text = words.text(prompt.ids);
-  if (!words.known() && !answer.text.empty()) text += ' ';
   JsonWriter out;
   out.begin_object();
   out.member("run", folder);
@@ -443,7 +444,7 @@ std::string json_of_one(const Request& request, const std::string& folder, std::
   out.member("top_k", request.spec.top_k);
   out.member("top_p", request.spec.top_p);
   out.member("seed", request.spec.seed);
-  out.member("text", text + answer.text);
+  out.member("text", words.joined(prompt.ids, answer.text));
   out.member("ids", fmt::format("{}", fmt::join(ids, " ")));
   out.member("log_prob", answer.log_prob());
   out.member("end", answer.end());
@@ -454,14 +455,14 @@ std::string json_of_one(const Request& request, const std::string& folder, std::
   return out.take();
 }
 
-void print_all(const Request& request, FileSystem& files, std::span<const PromptLine> prompts,
-               std::span<const Answer> answers) {
+void print_all(const Request& request, FileSystem& files, const Words& words,
+               std::span<const PromptLine> prompts, std::span<const Answer> answers) {
   std::string lines, page;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (request.json || request.out) {
       lines += json_line(prompts[i], answers[i]);
     } else if (request.prompts) {
-      page += fmt::format("--- {}\n{}{}\n", prompts[i].line, prompts[i].text, answers[i].text);
+      page += fmt::format("--- {}\n{}\n", prompts[i].line, words.joined(prompts[i].ids, answers[i].text));
     }
   }
   if (request.out) files.write_text_atomically(*request.out, lines);
@@ -538,7 +539,7 @@ int run_generate(const std::vector<std::string>& arguments) {
   if (request.json && request.prompt && !request.out) {
     std::cout << json_of_one(request, run.folder(), stored->step(), words, prompts[0], answers[0]);
   } else {
-    print_all(request, run.files(), prompts, answers);
+    print_all(request, run.files(), words, prompts, answers);
   }
   return 0;
 }
