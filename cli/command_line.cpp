@@ -186,9 +186,9 @@ std::string quoted_command_line(const std::vector<std::string>& arguments) {
 
 std::span<const Command* const> commands() {
   static constexpr std::array kAll{
-      &kTrain,     &kLaunch,    &kAb,       &kCheck,    &kGraph,     &kInspect, &kDoctor,      &kConformance,
-      &kNewPlugin, &kReport,    &kCompare,  &kEvaluate, &kExport,    &kImport,  &kExportStudy, &kQuantize,
-      &kGenerate,  &kTransform, &kSimulate, &kPower,    &kReproduce, &kManual,  &kCompletion};
+      &kTrain,     &kLaunch,   &kAb,        &kCheck,    &kGraph,  &kInspect,   &kDoctor,      &kConformance,
+      &kNewPlugin, &kReport,   &kCompare,   &kEvaluate, &kExport, &kImport,    &kExportStudy, &kQuantize,
+      &kGenerate,  &kTokenize, &kTransform, &kSimulate, &kPower,  &kReproduce, &kManual,      &kCompletion};
   return kAll;
 }
 

@@ -89,6 +89,7 @@ extern const Command kPower;
 extern const Command kQuantize;
 extern const Command kReproduce;
 extern const Command kSimulate;
+extern const Command kTokenize;
 extern const Command kTransform;
 
 }  // namespace tenon::cli
