@@ -178,7 +178,7 @@ IndexedContent Conversations::load() {
   const std::unique_ptr<FileSystem> system = make_posix_files();
   content.sources = {{path_, sha256_of_file(*system, path_)}};
   if (!val_path_.empty()) content.sources.push_back({val_path_, sha256_of_file(*system, val_path_)});
-  content.sources.push_back({"tokenizer", std::string(tokenizer_->digest())});
+  if (tokenizer_ != &bytes_) content.sources.push_back({"tokenizer", std::string(tokenizer_->digest())});
   content.samples = train_.rows();
   if (val_.rows() > 0) content.val_samples = val_.rows();
   return content;

@@ -38,6 +38,29 @@ std::string many(int count) {
   return text;
 }
 
+/// Knows one component: a tokenizer without options.
+class OneTokenizer final : public ComponentCatalog {
+ public:
+  ComponentSchema describe(std::string_view, std::string_view) const override {
+    return {"tokenizer.marked", {}};
+  }
+};
+
+/// Bytes and a special token.
+class EndedBytes final : public ByteTokenizer {
+ public:
+  std::int64_t vocabulary() const override { return 257; }
+  std::int32_t end_of_text() const override { return 256; }
+  std::span<const SpecialToken> special() const override { return {&end_, 1}; }
+  std::string_view token_bytes(std::int32_t id) const override {
+    return id == 256 ? end_.text : ByteTokenizer::token_bytes(id);
+  }
+  std::string_view digest() const override { return "of ended bytes"; }
+
+ private:
+  SpecialToken end_{"<|end|>", 256};
+};
+
 struct Opened {
   std::unique_ptr<testing::QuietHost> host = std::make_unique<testing::QuietHost>();
   std::unique_ptr<ResolvedOptions> options;
@@ -45,13 +68,17 @@ struct Opened {
   Conversations* operator->() const { return data.get(); }
 };
 
-Opened made(const std::string& toml) {
-  const Config config = Config::parse(toml + "\n" + kTemplate, "test.toml", {});
+/// `tokenizer` is the component that `tokenizer = {type = "marked"}` names.
+Opened made(const std::string& toml, Tokenizer* tokenizer = nullptr, const char* roles = kTemplate) {
+  const Config config = Config::parse(toml + "\n" + roles, "test.toml", {});
+  const OneTokenizer catalog;
   Opened opened;
   opened.options = resolve_options(OptionRequest{.table = config.root(),
                                                  .owner = "data.conversations",
-                                                 .specs = option_list(Conversations::kOptions)})
+                                                 .specs = option_list(Conversations::kOptions),
+                                                 .catalog = &catalog})
                        .options;
+  for (const auto& entry : opened.options->inner()) entry.second->instance = {tokenizer, [](void*) {}};
   opened.data = std::make_unique<Conversations>(*opened.options, *opened.host);
   return opened;
 }
@@ -144,9 +171,8 @@ TEST_F(ConversationsTest, OneInARowHasItsAnswerAsTargets) {
   EXPECT_EQ(info.attributes.at(0).name, "vocabulary");
   EXPECT_EQ(info.attributes.at(0).value, 256);
   EXPECT_EQ(info.tokens_per_sample, 12);
-  ASSERT_EQ(info.sources.size(), 2u);
-  EXPECT_EQ(info.sources[1].path, "tokenizer");
-  EXPECT_EQ(info.sources[1].sha256, ByteTokenizer::kDigest);
+  ASSERT_EQ(info.sources.size(), 1u);
+  EXPECT_EQ(info.sources[0].sha256.size(), 64u);
 }
 
 TEST_F(ConversationsTest, WholeConversationsShareRowsByBestFit) {
@@ -242,7 +268,7 @@ TEST_F(ConversationsTest, ValidatesOnAFileOfItsOwn) {
   const Opened data = open(many(4), "context = 30\nbatch = 1\nval_path = '" + val + "'");
   EXPECT_THAT(documents_of(rows_of(*data.data, Split::kVal)).size(), 1u);
   EXPECT_EQ(documents_of(rows_of(*data.data, Split::kTrain)).size(), 4u);
-  EXPECT_EQ(data->info().sources.size(), 3u);
+  EXPECT_EQ(data->info().sources.size(), 2u);
   EXPECT_EQ(data->info().bytes_per_target, 1);
 }
 
@@ -256,6 +282,29 @@ TEST_F(ConversationsTest, OffersItsTextAndPrompts) {
   EXPECT_EQ(tokenized->tokenizer().decode(text->prompt(parse_json(chat("1+1", "2"), "line"))), "1+1=");
   EXPECT_EQ(tokenized->tokenizer().decode(text->answer_end()), ".");
   EXPECT_EQ(data->query("tenon.dataset.other/1"), nullptr);
+}
+
+TEST_F(ConversationsTest, WritesTokensOfTheTokenizerThatIsNamed) {
+  EndedBytes tokenizer;
+  const std::string text = chat("1", "23") + chat("<|end|>", "4");
+  const std::string val = write("val.jsonl", text);
+  const Opened data =
+      made(common(text, "context = 12\nbatch = 1\npack = 'none'\norder = 'sequential'\nval_path = '" + val +
+                            "'\ntokenizer = {type = 'marked'}\nspecial = ['<|end|>']"),
+           &tokenizer, "[template.user]\nafter = '<|end|>'\n[template.assistant]\nafter = '<|end|>'\n");
+  data->open(1);
+  const std::vector<Row> rows = rows_of(*data.data, Split::kTrain);
+  EXPECT_THAT(std::vector(rows[0].tokens.begin(), rows[0].tokens.begin() + 4),
+              ElementsAre('1', 256, '2', '3'));
+  EXPECT_THAT(std::vector(rows[0].targets.begin(), rows[0].targets.begin() + 5),
+              ElementsAre(-1, '2', '3', 256, -1));
+  EXPECT_EQ(rows[1].tokens[0], '<') << "in a message the token's text is text";
+  const DataInfo& info = data->info();
+  EXPECT_EQ(info.attributes.at(0).value, 257);
+  EXPECT_EQ(info.sources.back().path, "tokenizer");
+  EXPECT_EQ(info.sources.back().sha256, "of ended bytes");
+  EXPECT_EQ(info.bytes_per_target, 3.0 / 5) << "the end is no byte of a text";
+  EXPECT_EQ(&data->tokenizer(), &tokenizer);
 }
 
 TEST_F(ConversationsTest, NamesLinesThatCannotBeUsed) {
