@@ -74,6 +74,8 @@ class Source {
   }
 
   FileSystem& files() { return *files_; }
+  /// The file of the tokenizer of a run's data, where other programs can read it. Known once plan() is.
+  const std::vector<ExportedFile>& tokenizer() const { return tokenizer_; }
   /// Without rules where the model's plugin has none.
   NamePlan plan() { return run_ != nullptr ? plan_of_run() : plan_of_folder(); }
   /// Why nothing but weights can be written: a graph that [model] edits is not the one that the model's
@@ -131,6 +133,10 @@ class Source {
     if (names == nullptr) return {};
     const train::NamedComponent<Dataset> data = run_->make<Dataset>("data");
     data->open(run_->checked().core.run.seed_order);
+    if (auto* text = static_cast<TokenizedText*>(data->query(TokenizedText::kId))) {
+      if (auto* file = static_cast<TokenizerFile*>(text->tokenizer().query(TokenizerFile::kId)))
+        tokenizer_ = {{std::string(file->name()), file->text()}};
+    }
     const DataInfo& info = data->info();
     return model.guarded(*names)->name_plan(info);
   }
@@ -152,6 +158,7 @@ class Source {
 
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<TrainedRun> run_;  ///< null for a folder
+  std::vector<ExportedFile> tokenizer_;
   std::unique_ptr<models::StoredRun> checkpoint_;
   std::optional<Runtime> runtime_;  ///< of a folder, as are those below
   OfflineHost host_;
@@ -317,14 +324,15 @@ int export_model(const po::variables_map& values) {
     for (const ExportedFile& file : plan.files) left_out += (left_out.empty() ? "" : ", ") + file.name;
     plan.files.clear();
   }
+  std::vector<ExportedFile> beside = plan.files;
+  beside.insert(beside.end(), source.tokenizer().begin(), source.tokenizer().end());
   if (!overwrite) {
     if (!most) refuse_existing(source.files(), out);
-    for (const ExportedFile& file : plan.files) refuse_existing(source.files(), folder + "/" + file.name);
+    for (const ExportedFile& file : beside) refuse_existing(source.files(), folder + "/" + file.name);
   }
   StoredModel& model = source.open(step);
   const std::vector<NameGroup> groups = name_groups(plan, model.parameters(), std::string(model.folder()));
   std::vector<WeightsFile> weights = files_of(groups, dtype, most);
-  std::vector<ExportedFile> beside = plan.files;
   if (most) {
     std::vector<std::string> names;
     for (const WeightsFile& file : weights) names.push_back(file.name);
