@@ -269,7 +269,8 @@ TEST_F(Evaluations, ReportLossPerByteWhereTheBytesAreKnown) {
   const double per_target = bytes / 49;
   configure("");
   const std::vector<std::string> data = {
-      "--set", "data={type=\"text\", path=\"tokens.bin\", context=16, batch=2, tokenizer=\"tokenizer.bin\"}"};
+      "--set",
+      "data={type=\"text\", path=\"tokens.bin\", context=16, batch=2, token_bytes=\"tokenizer.bin\"}"};
   const json counted = train("counted", data);
   EXPECT_NEAR(counted["metrics"]["val/loss_per_byte"].get<double>(),
               counted["metrics"]["val/loss"].get<double>() / per_target, 1e-12);
