@@ -25,6 +25,9 @@ struct Steps {
   /// `kept`, and takes no part.
   std::span<const std::int64_t> count;
   std::span<const std::int64_t> kept;  ///< the row's row in `state`, no two alike
+  /// i32 [batch, time], memory of the device: the position of every place in its sequence. Padding has the
+  /// row's first.
+  TensorView positions;
   TensorView state;  ///< u8 [sequences, bytes of infer_step()], memory of the device; empty: nothing kept
 };
 

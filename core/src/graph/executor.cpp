@@ -110,7 +110,7 @@ class KeptSequences final : public SequenceState {
         first_[row] = rows_[row] = 0;
       }
     }
-    return {first_, run.count, rows_, {}};
+    return {first_, run.count, rows_, {}, {}};
   }
   void finish(const StepRun& run) {
     for (std::size_t row = 0; row < run.count.size(); ++row) {
@@ -196,6 +196,18 @@ struct Executor::Impl {
   void require_whole(const char* call) const {
     if (spec.positions > 0)
       fail_run(fmt::format("{} was asked of a graph that was built to run stepwise; call step", call));
+  }
+
+  /// Writes the positions of a pass to the device.
+  TensorView positions_of(const Steps& steps) {
+    const TensorView positions = build->positions;
+    auto* to = position_stage.room(positions).as<std::int32_t>();
+    for (std::size_t row = 0; row < steps.count.size(); ++row) {
+      for (std::int64_t place = 0; place < build->time; ++place)
+        *to++ = static_cast<std::int32_t>(steps.first[row] + (place < steps.count[row] ? place : 0));
+    }
+    position_stage.write(*spec.device, positions);
+    return positions;
   }
 
   /// `weights` are those of the next pass.
@@ -324,6 +336,7 @@ struct Executor::Impl {
   graph::KnownPlace place{spec.host->query(graph::PassPlaces::kId)};
   std::vector<unsigned char> written;
   std::vector<int> waiting;
+  HostStage position_stage;
   std::size_t bound_size = 0;  ///< parameters of the sets that the graph is bound to
 };
 
@@ -383,6 +396,7 @@ void Executor::step(ParameterSet& weights, SequenceState& sequences, const StepR
   kept->require(*impl.build, *impl.spec.device, impl.spec.positions);
   impl.use(weights);
   Steps steps = kept->begin(run, impl.build->batch, impl.build->time);
+  steps.positions = impl.positions_of(steps);
   impl.pass.run = {.slot = run.slot, .training = false};
   std::size_t number = 0;
   std::vector<graph::Node>& nodes = impl.build->nodes;

@@ -813,6 +813,10 @@ void Builder::plan_nodes(Planner& planner) {
 void Builder::plan_memory() {
   Planner planner(*build_);
   plan_values(planner);
+  if (spec_.positions > 0) {
+    planner.add_value(build_->positions, {Shape{build_->batch, build_->time}, DType::kI32}, -1,
+                      2 * static_cast<int>(build_->nodes.size()), "positions of a pass");
+  }
   plan_nodes(planner);
   planner.finish(*spec_.device, budget_);
   for (GraphValue& value : build_->values) {

@@ -148,6 +148,7 @@ struct Build {
   int fields = 0;  ///< values[0 .. fields) are data
   std::int64_t batch = 1;
   std::int64_t time = 0;  ///< positions of a pass of a stepwise graph
+  TensorView positions;   ///< of the places of a stepwise pass, i32 [batch, time]
   int loss_node = -1;
 
   std::vector<Lifetime> plan;

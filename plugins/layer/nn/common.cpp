@@ -97,25 +97,6 @@ void expect_whole_positions(const InferContext& context, int index) {
   }
 }
 
-void StepPositions::infer(InferContext& context, const Shape& x) {
-  device_ = &context.device();
-  rows_ = x[0] * x[1];
-  memory_ = context.workspace(window_bytes(DType::kI32, rows_));
-}
-
-TensorView StepPositions::of(ForwardContext& context, const Steps& steps) {
-  const TensorView positions = window(context.workspace(memory_), 0, DType::kI32, {rows_});
-  auto* to = stage_.room(positions).as<std::int32_t>();
-  const std::int64_t time = rows_ / static_cast<std::int64_t>(steps.count.size());
-  for (std::size_t row = 0; row < steps.count.size(); ++row) {
-    const std::int64_t count = steps.count[row], first = count > 0 ? steps.first[row] : 0;
-    for (std::int64_t place = 0; place < time; ++place)
-      *to++ = static_cast<std::int32_t>(first + (place < count ? place : 0));
-  }
-  stage_.write(*device_, positions);
-  return positions;
-}
-
 // Layouts of shards. Refusals name global shapes, so that they read the same on all ranks.
 
 Layout expect_parts(const InferContext& context, int index) {

@@ -55,19 +55,6 @@ inline void* positionwise(PositionwiseLayer* layer, std::string_view interface_i
 bool rows_are_positions(const Shape& x);
 /// Refuses an input whose samples or positions are sharded over a mesh.
 void expect_whole_positions(const InferContext& context, int index);
-/// The position of every place of a pass, in memory of the device: i32 [batch * time]. Padding has the
-/// position of the first place that counts, or 0.
-class StepPositions {
- public:
-  void infer(InferContext& context, const Shape& x);
-  TensorView of(ForwardContext& context, const Steps& steps);
-
- private:
-  Device* device_ = nullptr;
-  std::int64_t rows_ = 0;
-  WorkspaceRef memory_;
-  HostStage stage_;
-};
 
 // Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a mesh. A
 // layer that does not ask for this gets only unsharded values.

@@ -128,7 +128,6 @@ std::int64_t Positions::infer_step(InferContext& context, std::int64_t positions
     refuse(context, fmt::format("expected sequences of at most {} positions (option 'context'), found {}",
                                 options_.integer("context"), positions));
   }
-  if (!given_) steps_.infer(context, context.input(0).shape);
   return 0;
 }
 
@@ -137,7 +136,7 @@ void Positions::step(ForwardContext& context, const Steps& steps) {
   const TensorView x = context.input(0), y = context.output(0);
   if (x.empty()) return;
   device_->copy(x, y);
-  rows_->gather(context.parameter(table_), steps_.of(context, steps), matrix(y), true);
+  rows_->gather(context.parameter(table_), flat(steps.positions), matrix(y), true);
 }
 
 void Positions::backward(BackwardContext& context) {

@@ -102,7 +102,6 @@ class Positions final : public Layer, public StepwiseLayer {
   std::int64_t first_ = 0;  ///< position of this rank's shard
   WorkspaceRef scratch_;
   HostStage stage_;  ///< of positions
-  StepPositions steps_;
 };
 
 }  // namespace tenon::nn

@@ -116,13 +116,12 @@ void Rotary::forward(ForwardContext& context) {
 
 std::int64_t Rotary::infer_step(InferContext& context, std::int64_t positions) {
   time_ = std::max(time_, positions);
-  if (!named_) steps_.infer(context, context.input(0).shape);
   return 0;
 }
 
 void Rotary::step(ForwardContext& context, const Steps& steps) {
   if (named_) return forward(context);
-  multiply_->rotate(matrix(context.input(0)), table_.lines(time_), steps_.of(context, steps), false,
+  multiply_->rotate(matrix(context.input(0)), table_.lines(time_), flat(steps.positions), false,
                     matrix(context.output(0)), false);
 }
 

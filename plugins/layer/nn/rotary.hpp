@@ -69,7 +69,6 @@ class Rotary final : public Layer, public StepwiseLayer {
   bool named_ = false;     ///< positions are an input
   RotationTable table_;
   HostStage stage_;  ///< of positions
-  StepPositions steps_;
 };
 
 }  // namespace tenon::nn
