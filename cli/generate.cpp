@@ -8,6 +8,7 @@
 #include "base/elapsed.hpp"
 #include "base/json_writer.hpp"
 #include "generate/stepwise_generator.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
@@ -107,6 +108,20 @@ std::vector<std::int32_t> Words::parsed(const std::string& text, std::string_vie
   return ids;
 }
 
+/// What `call` returns; an error of the component that it calls says at which prompt.
+template <typename Call>
+auto at_prompt(const std::string& place, Call&& call) {
+  try {
+    try {
+      return call();
+    } catch (...) {
+      rethrow_noted_call();
+    }
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
+  }
+}
+
 /// A prompt and the line that it comes from.
 struct PromptLine {
   std::string place;  ///< "--prompt", or "FILE:3"
@@ -167,11 +182,8 @@ class PromptReader {
           "{{\"prompt\": TEXT}}",
           prompt.place, ConversationText::kId));
     } else {
-      try {
-        prompt.ids = data_.guarded(*words_.conversations())->prompt(value);
-      } catch (const Error& error) {
-        fail_config(fmt::format("{}: {}", prompt.place, error.what()));
-      }
+      prompt.ids =
+          at_prompt(prompt.place, [&] { return data_.guarded(*words_.conversations())->prompt(value); });
       prompt.text = words_.text(prompt.ids);
     }
     prompt.sample = std::move(value);
@@ -239,11 +251,8 @@ class Scorer {
 
   void score(const PromptLine& prompt, Answer& answer) {
     PartList parts(answer.parts);
-    try {
-      reward_->score({prompt.text, answer.text, prompt.sample ? &*prompt.sample : nullptr}, parts);
-    } catch (const Error& error) {
-      fail_run(fmt::format("{}: {}", prompt.place, error.what()));
-    }
+    const RewardSample sample{prompt.text, answer.text, prompt.sample ? &*prompt.sample : nullptr};
+    at_prompt(prompt.place, [&] { reward_->score(sample, parts); });
     for (const auto& [name, value] : answer.parts) {
       if (!std::isfinite(value)) {
         fail_run(fmt::format("{}: part '{}' of the reward '{}' is {}, expected a finite number", prompt.place,
@@ -504,12 +513,7 @@ void declare_generate(po::options_description& options) {
   options.add_options()("json", "print JSON: of --prompt an object, of --prompts one per line");
 }
 
-int run_generate(const std::vector<std::string>& arguments) {
-  const Parsed parsed = parse(kGenerate, {"run"}, arguments);
-  if (parsed.helped) return 0;
-  const Request request = request_of(parsed.values);
-
-  TrainedRun run("generate", request.run, request.sets);
+int draw_texts(const Request& request, TrainedRun& run) {
   const auto stored = run.open(request.step);
   TrainedModel trained(run, *stored);
   const DataInfo data = generate::StepwiseGenerator::prompt_data(trained.data()->info());
@@ -542,6 +546,18 @@ int run_generate(const std::vector<std::string>& arguments) {
     print_all(request, run.files(), words, prompts, answers);
   }
   return 0;
+}
+
+int run_generate(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kGenerate, {"run"}, arguments);
+  if (parsed.helped) return 0;
+  const Request request = request_of(parsed.values);
+  TrainedRun run("generate", request.run, request.sets);
+  try {
+    return draw_texts(request, run);
+  } catch (...) {
+    rethrow_noted_call();  // while the run lives, whose registry has the names
+  }
 }
 
 }  // namespace

@@ -186,6 +186,55 @@ TEST(GenerateFromTokenFiles, TakesAndPrintsIds) {
             "unknown\n");
 }
 
+TEST(GenerateFromConversations, AnswersAsInTrainingAndIsScored) {
+  const Scratch scratch;
+  std::string chats, asked;
+  for (int i = 0; i < 40; ++i) {
+    const std::string question =
+        R"({"messages": [{"role": "user", "content": "q)" + std::to_string(i % 10) + R"("})";
+    chats += question + R"(, {"role": "assistant", "content": "it is 7"}]})" + "\n";
+    if (i < 8) asked += question + R"(], "answer": ")" + (i % 4 == 0 ? "8" : "7") + "\"}\n";
+  }
+  write_file(scratch / "chats.jsonl", chats);
+  write_file(scratch / "asked.jsonl", asked);
+  const std::string data = replaced(Scratch::kRun, "type = \"text\"\npath = \"text.txt\"",
+                                    "type = \"conversations\"\npath = \"chats.jsonl\"");
+  write_file(scratch / "run.toml", replaced(data, "[model]", R"([data.template.user]
+after = "="
+[data.template.assistant]
+after = "."
+[model])"));
+  const Ended trained = scratch.train({"--set", "run.steps=300", "--set", "recovery.every=300"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+
+  const Ended ended = scratch.run({"generate", "runs/tiny", "--prompts", "asked.jsonl", "--tokens", "20",
+                                   "--temperature", "0", "--reward", "exact", "--out", "answers.jsonl"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out, "reward 0.75\nreward/exact 0.75\n");
+  const std::string answers = read_file(scratch / "answers.jsonl");
+  EXPECT_EQ(std::count(answers.begin(), answers.end(), '\n'), 8);
+  EXPECT_THAT(answers,
+              StartsWith("{\"line\": 1, \"prompt\": \"q0=\", \"text\": \"it is 7\", \"tokens\": 8, \"ids\": "
+                         "[105, 116, 32, 105, 115, 32, 55, 46], \"log_prob\": -"));
+  EXPECT_THAT(answers,
+              HasSubstr(", \"end\": \"stop\", \"reward\": 0, \"parts\": {\"exact\": 0}}\n{\"line\": 2, "));
+
+  const struct {
+    const char *line, *says;
+  } cases[] = {
+      {R"({"messages": [{"role": "user", "content": "q1"}]})", "tenon: asked.jsonl:1: "},
+      {R"({"messages": [{"role": "nobody", "content": "q1"}], "answer": "7"})", "tenon: asked.jsonl:1: "},
+      {R"({"prompt": "q1="})", "tenon: asked.jsonl:1: "},
+  };
+  for (const auto& c : cases) {
+    write_file(scratch / "asked.jsonl", std::string(c.line) + "\n");
+    const Ended refused =
+        scratch.run({"generate", "runs/tiny", "--prompts", "asked.jsonl", "--reward", "exact"});
+    EXPECT_NE(refused.status, 0) << c.line;
+    EXPECT_THAT(refused.err, HasSubstr(c.says)) << c.line;
+  }
+}
+
 TEST(GenerateFromLargerVocabularies, PrintsTokensThatNoTextHas) {
   const Scratch scratch;
   // A model of 300 tokens for bytes; untrained, so that it draws all of them.
