@@ -147,11 +147,10 @@ void Conversations::fill_rows(Part& part, std::string_view name) const {
   for (const Piece& piece : part.pieces) used += piece.places;
   if (host_.rank() != 0 || part.rows() == 0) return;
   const auto places = static_cast<double>(part.rows() * context_);
-  host_.log(LogLevel::kInfo,
-            fmt::format("data.conversations: {}: {} conversations in {} rows of {} places, of which {:.2f} % "
-                        "are padding",
-                        name, part.conversations.size(), part.rows(), context_,
-                        100 * (1 - static_cast<double>(used) / places)));
+  host_.log(LogLevel::kInfo, fmt::format("{}: {} conversations in {} rows of {} places, of which {:.2f} % "
+                                         "are padding",
+                                         name, part.conversations.size(), part.rows(), context_,
+                                         100 * (1 - static_cast<double>(used) / places)));
 }
 
 IndexedContent Conversations::load() {

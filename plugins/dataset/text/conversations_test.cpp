@@ -186,9 +186,8 @@ TEST_F(ConversationsTest, WholeConversationsShareRowsByBestFit) {
   EXPECT_THAT(rows[0].documents, ElementsAre(0, 0, 0, 0, 0, 0, 1, 1, 1, 1));
   EXPECT_THAT(rows[0].positions, ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 2, 3));
   EXPECT_EQ(text_of(rows[1].tokens), "6=7abcd=ef");
-  EXPECT_THAT(data.host->messages,
-              ElementsAre("data.conversations: train: 4 conversations in 2 rows of 10 places, of which 0.00 "
-                          "% are padding"));
+  EXPECT_THAT(data.host->messages, ElementsAre("train: 4 conversations in 2 rows of 10 places, of which 0.00 "
+                                               "% are padding"));
 }
 
 TEST_F(ConversationsTest, PaddingIsADocumentOfItsOwnWithoutTargets) {
