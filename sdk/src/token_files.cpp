@@ -173,6 +173,12 @@ void TokenFileWriter::flush() {
   buffer_.clear();
 }
 
+void TokenFileWriter::append_document(const TextDocument& document, const Tokenizer& tokenizer) {
+  const std::size_t separator = end_of_text_ < 0 ? document.separator.size() : 0;
+  append(tokenizer.encode({document.text.data(), document.text.size() + separator}));
+  end_document();
+}
+
 void TokenFileWriter::end_document() {
   if (open_ && end_of_text_ >= 0) write(end_of_text_);
   open_ = false;

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 
-/// Only its facts count; nothing is encoded.
+/// Its facts count. A token is a byte.
 class Facts final : public Tokenizer {
  public:
   Facts(std::int64_t vocabulary, std::int32_t end) : vocabulary_(vocabulary), end_(end) {}
@@ -26,7 +26,9 @@ class Facts final : public Tokenizer {
   std::span<const SpecialToken> special() const override { return {}; }
   std::string_view token_bytes(std::int32_t) const override { return {}; }
   std::string_view digest() const override { return digest_; }
-  std::vector<std::int32_t> encode(std::string_view) const override { return {}; }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    return {text.begin(), text.end()};
+  }
   std::string decode(std::span<const std::int32_t>) const override { return {}; }
   void* query(std::string_view) override { return nullptr; }
 
@@ -98,6 +100,29 @@ TEST_F(TokenFilesTest, TheIndexHasTheDocumentsAndTheTokenizer) {
   EXPECT_THAT(index.first, ElementsAre(0, 4, 6));
   write_three(*files_, endless);
   EXPECT_THAT(read_document_index(*files_, document_index_path(path_())).first, ElementsAre(0, 3, 4));
+}
+
+TEST_F(TokenFilesTest, SeparatorsEndDocumentsWhereNoTokenDoes) {
+  const std::string text = "ab\n--\nc";
+  const TextDocument documents[] = {
+      {std::string_view(text).substr(0, 3), std::string_view(text).substr(3, 3)},
+      {std::string_view(text).substr(6), {}}};
+  for (const bool ends : {true, false}) {
+    const Facts tokenizer(300, ends ? 256 : -1);
+    TokenFileWriter writer(*files_, path_(), tokenizer);
+    for (const TextDocument& document : documents) writer.append_document(document, tokenizer);
+    writer.finish();
+    const std::string all = bytes(path_());
+    std::vector<int> tokens;
+    for (std::size_t at = 1024; at < all.size(); at += 2) tokens.push_back(number<std::uint16_t>(all, at));
+    if (ends) {
+      EXPECT_THAT(tokens, ElementsAre('a', 'b', '\n', 256, 'c', 256));
+    } else {
+      EXPECT_THAT(tokens, ElementsAre('a', 'b', '\n', '-', '-', '\n', 'c'));
+    }
+    EXPECT_THAT(read_document_index(*files_, document_index_path(path_())).first,
+                ElementsAre(0, ends ? 4 : 6));
+  }
 }
 
 TEST_F(TokenFilesTest, ManyTokensPassInPieces) {

@@ -93,14 +93,14 @@ void TokenCache::encode(std::string_view content, const FileIdentity& source, Ho
   const std::string record_path = path_ + ".source";
   if (files_->exists(record_path)) files_->remove(record_path);
   TokenFileWriter writer(*files_, path_, tokenizer_);
-  const bool ends = tokenizer_.end_of_text() >= 0;
-  counts_ = for_each_document(
-      content, spec_.rule, fmt::format("data file '{}'", spec_.source), [&](const TextDocument& document) {
-        // Where no token ends a text, its separator does.
-        const std::size_t kept = document.text.size() + (ends ? 0 : document.separator.size());
-        writer.append(tokenizer_.encode({document.text.data(), kept}));
-        if (spec_.rule.form != DocumentForm::kWhole) writer.end_document();
-      });
+  counts_ = for_each_document(content, spec_.rule, fmt::format("data file '{}'", spec_.source),
+                              [&](const TextDocument& document) {
+                                if (spec_.rule.form == DocumentForm::kWhole) {
+                                  writer.append(tokenizer_.encode(document.text));
+                                } else {
+                                  writer.append_document(document, tokenizer_);
+                                }
+                              });
   writer.finish();
   SourceRecord record;
   std::memcpy(record.magic, kSourceMagic, sizeof kSourceMagic);

@@ -29,7 +29,8 @@ struct DocumentRule {
 struct TextDocument {
   /// At least one byte; valid during the call. A part of the whole text, but for JSON Lines.
   std::string_view text;
-  /// The separator and empty documents that follow it in the whole text; empty for JSON Lines.
+  /// The bytes right after `text` up to the next document: separators, and empty documents between them.
+  /// Empty for JSON Lines.
   std::string_view separator;
 };
 

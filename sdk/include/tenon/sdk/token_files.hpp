@@ -10,6 +10,7 @@
 #pragma once
 
 #include <tenon/files.hpp>
+#include <tenon/sdk/text_documents.hpp>
 #include <tenon/tokenizer.hpp>
 
 #include <cstddef>
@@ -50,6 +51,9 @@ class TokenFileWriter {
   /// Adds to the open document. Throws Error(kRun) for ids outside of the vocabulary, Error(kConfig) where
   /// the tokens become more than llm.c's header can count, 2^31 - 1.
   void append(std::span<const std::int32_t> ids);
+  /// Encodes a document and ends it. Where no token ends a text the separator does, and is encoded with it.
+  /// `tokenizer` is that of the file.
+  void append_document(const TextDocument& document, const Tokenizer& tokenizer);
   /// Ends the open document with the token that ends a text, where the tokenizer has one; the next token
   /// begins another. A document without tokens leaves no trace.
   void end_document();
