@@ -26,8 +26,8 @@ void Corpus::report(const DocumentCounts& counts, const DocumentRule& rule, Host
                          "{}. They are left out",
                          path_, counts.bad, counts.lines, rule.key, counts.first_bad));
   if (counts.empty > 0)
-    host.log(LogLevel::kWarning, fmt::format("data file '{}': {} of {} documents are empty and left out",
-                                             path_, counts.empty, counts.empty + counts.documents));
+    host.log(LogLevel::kInfo, fmt::format("data file '{}': {} of {} documents are empty and left out", path_,
+                                          counts.empty, counts.empty + counts.documents));
 }
 
 void Corpus::open_text(const CorpusSpec& spec, Host& host) {

@@ -37,8 +37,6 @@ class Corpus {
   /// "bytes" for any text, encoded or not.
   std::string_view format() const { return format_; }
   bool is_text() const { return format_ == "bytes"; }
-  /// The tokens are the bytes of a text.
-  bool plain_bytes() const { return is_text() && vocabulary_ == 0; }
   /// Tokens of the tokenizer that wrote them; 0 = not known.
   std::int64_t vocabulary() const { return vocabulary_; }
   const TokenFile& tokens() const { return *tokens_; }

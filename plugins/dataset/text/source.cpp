@@ -26,11 +26,11 @@ Source::Source(const SourceSpec& spec, RandomKey key, Host& host)
   check_sizes();
   check_tokens();
   if (spec_.pack == Pack::kWhole && host.rank() == 0)
-    host.log(
-        LogLevel::kInfo,
-        fmt::format("{}: '{}': {} documents in {} rows of {} tokens to train on, {:.2f} % of them padding",
-                    spec_.corpus.owner, spec_.path, train_rows_.pieces.size(), train_samples(), spec_.context,
-                    100 * padding()));
+    host.log(LogLevel::kInfo,
+             fmt::format("{}: '{}': {} {} in {} rows of {} tokens to train on, {:.2f} % of them padding",
+                         spec_.corpus.owner, spec_.path, train_rows_.pieces.size(),
+                         spec_.split_long ? "documents and parts of long ones" : "documents", train_samples(),
+                         spec_.context, 100 * padding()));
 }
 
 std::vector<DataSource> Source::files() const {
