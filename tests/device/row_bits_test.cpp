@@ -19,7 +19,7 @@ class RowBits : public OnEveryChoice {
   /// Calls compute(rows of the input) for some rows, in another order, and compares with all rows at once.
   template <class Compute>
   void expect_rows_alone(std::int64_t columns, DType dtype, const std::string& what, Compute compute,
-                         std::vector<std::int64_t> counts = {1, 2, 3, 5, 8, 15, 16, 17, 64, 200}) {
+                         const std::vector<std::int64_t>& counts = {1, 2, 3, 15, 16, 17, 64, 200}) {
     const std::vector<double> x = numbers(kRows * columns, what, dtype);
     const auto rows_of = [&](std::int64_t first, std::int64_t count) {
       std::vector<double> rows;
@@ -50,12 +50,12 @@ class RowBits : public OnEveryChoice {
   }
 };
 
-// oneDNN's products for processors without AVX-512 choose the order of sums by the number of rows; `kernels`
-// of such a processor without oneDNN do not.
+// oneDNN's products for processors without AVX-512 choose the order of sums by the number of rows. There,
+// products of few rows are computed without it.
 TEST_P(RowBits, RowsOfAProductDependOnNoOtherRow) {
   if (tested_device() == "cuda") return;  // its library chooses the order of sums by the shape
   const std::string_view kernels = device_.kernel_choice();
-  if (uses_onednn() && kernels.substr(0, 6) != "avx512" && kernels.substr(0, 3) != "amx") return;
+  const bool many = !uses_onednn() || kernels.substr(0, 6) == "avx512" || kernels.substr(0, 3) == "amx";
   const struct {
     std::int64_t n, k;
   } shapes[] = {{128, 128}, {384, 128}, {100, 37}, {128, 512}, {70, 1000}, {1030, 16}, {2048, 24}};
@@ -83,9 +83,9 @@ TEST_P(RowBits, RowsOfAProductDependOnNoOtherRow) {
             product->run(a, b, c, bias ? TensorView(shift) : TensorView{}, 1.0f, scratch);
             return c.bytes();
           };
-          expect_rows_alone(s.k, dtype, what, compute);
+          expect_rows_alone(s.k, dtype, what, compute, {1, 2, 3, 5, 8, 15, 16, 17, 64});
           // For so many rows oneDNN is given B in an order of its own.
-          if (map == Epilogue::kNone) expect_rows_alone(s.k, dtype, what, compute, {1100});
+          if (many && map == Epilogue::kNone) expect_rows_alone(s.k, dtype, what, compute, {200, 1100});
         }
 }
 

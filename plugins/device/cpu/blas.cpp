@@ -85,12 +85,21 @@ class CpuBlas final : public Blas {
     return spec;
   }
 
+#ifndef TENON_PORTABLE_THREADS
+  /// Products of few rows of a batch, as in generation, where a row must not depend on the others.
+  bool keeps_rows_apart(const GemmSpec& spec) const {
+    constexpr std::int64_t kFewRows = 64;
+    const bool rows_of_a_batch = spec.batch == 1 && !spec.transpose_a && !spec.accumulate;
+    return rows_of_a_batch && spec.m <= kFewRows && !onednn_->rows_apart();
+  }
+#endif
+
   std::unique_ptr<Gemm> plain(const GemmSpec& spec) const {
     if (is_outer_product(spec)) return make_outer_product(kernels_, spec);
 #ifndef TENON_PORTABLE_THREADS
     // An empty product is not worth a primitive, and the library would leave C untouched where k is 0.
     const bool some = spec.batch > 0 && spec.m > 0 && spec.n > 0 && spec.k > 0;
-    if (onednn_ != nullptr && some && spec.a != DType::kF64) {
+    if (onednn_ != nullptr && some && spec.a != DType::kF64 && !keeps_rows_apart(spec)) {
       GemmSpec inside = spec;
       if (!maps_in_onednn(spec.epilogue)) inside.epilogue = Epilogue::kNone;
       auto plan = onednn_->gemm(inside);

@@ -49,6 +49,9 @@ class Onednn {
 
   /// True if the processor has units for bf16 products that are faster than those for f32.
   bool native_bf16() const { return native_bf16_; }
+  /// True if a row of C has the same bits however many rows are computed with it. With AVX-512 it has; the
+  /// products for other processors choose their order of sums by the number of rows.
+  bool rows_apart() const { return rows_apart_; }
   /// A plan for f32 or bf16 operands of one dtype, C f32 or bf16. Null where the library has only its plain
   /// loops.
   std::unique_ptr<Gemm> gemm(const GemmSpec& spec) const;
@@ -56,7 +59,7 @@ class Onednn {
  private:
   struct State;
   std::unique_ptr<State> state_;
-  bool native_bf16_ = false;
+  bool native_bf16_ = false, rows_apart_ = false;
 };
 
 }  // namespace tenon::cpu

@@ -232,6 +232,7 @@ Onednn::Onednn() : state_(std::make_unique<State>()) {
   };
   native_bf16_ = has(dnnl_cpu_isa_avx512_core_amx) ||
                  (has(dnnl_cpu_isa_avx512_core_bf16) && __builtin_cpu_is("intel") == 0);
+  rows_apart_ = has(dnnl_cpu_isa_avx512_core);
 }
 
 Onednn::~Onednn() = default;
