@@ -4,6 +4,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/kernels/reference/quantize.hpp>
+#include <tenon/ops/attention.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/formula.hpp>
@@ -290,6 +291,91 @@ void updates(Subject& subject) {
   }
 }
 
+/// y of the place at `position`, for the whole sequence's q, k and v of 4 heads that share 2 key heads.
+Values attend(const Values& q, const Values& k, const Values& v, std::int64_t position, std::int64_t width) {
+  constexpr std::int64_t kHeads = 4, kGroup = 2;
+  Values y(kHeads * width, 0.0);
+  for (std::int64_t head = 0; head < kHeads; ++head) {
+    Values weights;
+    double total = 0;
+    const auto key = [&](std::int64_t at) { return (at * kHeads + head) / kGroup * width; };
+    for (std::int64_t at = 0; at <= position; ++at) {
+      double score = 0;
+      for (std::int64_t j = 0; j < width; ++j)
+        score += base::at(q, (position * kHeads + head) * width + j) * base::at(k, key(at) + j);
+      weights.push_back(std::exp(score / 2));
+      total += weights.back();
+    }
+    for (std::int64_t at = 0; at <= position; ++at)
+      for (std::int64_t j = 0; j < width; ++j)
+        base::at(y, head * width + j) += base::at(weights, at) / total * base::at(v, key(at) + j);
+  }
+  return y;
+}
+
+void attends_to_kept_keys(Subject& subject) {
+  DeviceRig rig(subject);
+  auto& attention = rig.family<Attention>();
+  constexpr std::int64_t kWidth = 4, kPositions = 7, kSequences = 2, kMost = 3;
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    CachedAttentionSpec spec{.batch = kSequences, .time = kMost, .heads = 4, .head_width = kWidth};
+    spec.kv_heads = 2, spec.positions = kPositions, spec.logit_scale = 0.5, spec.dtype = dtype;
+    std::unique_ptr<CachedAttentionKernel> kernel;
+    try {
+      kernel = attention.prepare_cached(spec);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) throw;
+      not_applicable(error.what());
+    }
+    struct Sequence {
+      Values q, k, v;
+    };
+    std::vector<Sequence> sequences;
+    for (std::int64_t i = 0; i < kSequences; ++i) {
+      const auto drawn = [&](std::int64_t columns, const char* name) {
+        return rig.values(rig.drawn(dtype, {kPositions, columns}, fmt::format("{} of sequence {}", name, i)));
+      };
+      sequences.push_back({drawn(4 * kWidth, "q"), drawn(2 * kWidth, "k"), drawn(2 * kWidth, "v")});
+    }
+    const TensorView q = rig.tensor(dtype, {kSequences, kMost, 4 * kWidth}),
+                     k = rig.tensor(dtype, {kSequences, kMost, 2 * kWidth}),
+                     v = rig.tensor(dtype, {kSequences, kMost, 2 * kWidth}), y = rig.tensor(dtype, q.shape),
+                     state = rig.tensor(DType::kU8, {kSequences, kernel->sequence_bytes()}),
+                     scratch = rig.tensor(DType::kU8, {static_cast<std::int64_t>(kernel->scratch_bytes())});
+    // Passes in which some places are padding.
+    std::array<std::int64_t, kSequences> first{}, count{};
+    const std::array<std::int64_t, kSequences> kept{1, 0};
+    for (const auto& counts : {std::array{3, 2}, std::array{1, 1}, std::array{2, 3}, std::array{0, 1}}) {
+      const auto places = [&](const TensorView& view, Values Sequence::*member) {
+        const std::int64_t columns = view.shape[2];
+        Values all(view.elements(), 0.0);
+        for (std::size_t row = 0; row < sequences.size(); ++row)
+          for (std::int64_t i = 0; i < counts[row] * columns; ++i)
+            base::at(all, static_cast<std::int64_t>(row) * kMost * columns + i) =
+                base::at(sequences[row].*member, first[row] * columns + i);
+        testing::write(rig.device(), view, all);
+      };
+      places(q, &Sequence::q), places(k, &Sequence::k), places(v, &Sequence::v);
+      Values expected;
+      for (std::size_t row = 0; row < sequences.size(); ++row) {
+        count[row] = counts[row];
+        for (std::int64_t t = 0; t < kMost; ++t) {
+          const Sequence& whole = sequences[row];
+          const Values place = t < count[row] ? attend(whole.q, whole.k, whole.v, first[row] + t, kWidth)
+                                              : Values(4 * kWidth, 0.0);
+          expected.insert(expected.end(), place.begin(), place.end());
+        }
+      }
+      kernel->forward(q, k, v, {}, {first, count, kept}, state, y, scratch);
+      rig.device().synchronize();
+      expect_near(fmt::format("attention to kept keys in {}, from positions {} and {} on", dtype_name(dtype),
+                              first[0], first[1]),
+                  dtype, rig.values(y), expected);
+      for (std::size_t row = 0; row < sequences.size(); ++row) first[row] += count[row];
+    }
+  }
+}
+
 void serves_two_threads(Subject& subject) {
   DeviceRig rig(subject);
   Blas& blas = rig.family<Blas>();
@@ -343,6 +429,9 @@ constexpr Check kDeviceChecks[] = {
     {"device.reduces", kDeviceKind, "sums, largest elements, and the first that is not finite", reduces},
     {"device.updates", kDeviceKind, "the formulas of adamw and sgd move weights as their definitions say",
      updates},
+    {"device.attends_to_kept_keys", kDeviceKind,
+     "places of a pass see those of the passes before as one whole sequence does, and padding gives zeros",
+     attends_to_kept_keys},
     {"device.serves_two_threads", kDeviceKind,
      "two threads with plans of their own do not disturb each other", serves_two_threads},
 };

@@ -1,5 +1,6 @@
 // Devices around a correct one (option inner) that break one promise each.
 #include <tenon/device.hpp>
+#include <tenon/ops/attention.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/formula.hpp>
@@ -173,6 +174,24 @@ class LeavesTheRest final : public Around, public FormulaOps {
   }
 };
 
+class SeesAWindow final : public Around, public Attention {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "sees_a_window", .summary = "five kept keys at most", .options = kInner};
+  using Around::Around;
+  std::unique_ptr<AttentionKernel> prepare(const AttentionSpec& spec) override {
+    return good<Attention>().prepare(spec);
+  }
+  std::unique_ptr<CachedAttentionKernel> prepare_cached(const CachedAttentionSpec& spec) override {
+    CachedAttentionSpec near = spec;
+    near.window = 5;
+    return good<Attention>().prepare_cached(near);
+  }
+  void* query(std::string_view id) override {
+    return id == Attention::kId ? static_cast<Attention*>(this) : inner_->query(id);
+  }
+};
+
 class DrawsAlike final : public Around, public QuantOps {
  public:
   static constexpr ComponentInfo kInfo{
@@ -215,5 +234,5 @@ class DrawsAlike final : public Around, public QuantOps {
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.device", .version = "1.0.0", .summary = "wrong devices"}, LeavesDirt,
-             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, LeavesTheRest,
-             DrawsAlike)
+             CopiesTooLittle, IgnoresBias, SeesAWindow, SharesABuffer, LerpsTheOtherWay, MissesNaN,
+             LeavesTheRest, DrawsAlike)
