@@ -71,7 +71,7 @@ std::optional<PhaseRank> phase_of(std::string_view track, std::string_view name)
     if (name == "optimizer") return kOptimizer;
     return kForward;
   }
-  if (track == "evaluate") return kEvaluate;
+  if (track == "evaluate" || track == "generate") return kEvaluate;
   if (track == "data") return kData;
   if (track == "save") return kSave;
   // Inside of a span of `compute` this is forward or backward, which precede it.

@@ -44,6 +44,7 @@ RankTimes rank_of(const json& object) {
   rank.data_s = number(object, "data_s");
   rank.evaluate_s = number(object, "evaluate_s");
   rank.save_s = number(object, "save_s");
+  rank.generate_s = number(object, "generate_s");  // 0 in runs of earlier versions
   rank.other_s = number(object, "other_s");
   rank.total_s = number(object, "total_s");
   rank.overlapped_s = number(object, "overlapped_s");
@@ -126,12 +127,13 @@ struct Part {
   double RankTimes::*seconds;
   const char* colour;
 };
-constexpr std::array<Part, 7> kParts = {{{"compute", &RankTimes::compute_s, "arm0"},
+constexpr std::array<Part, 8> kParts = {{{"compute", &RankTimes::compute_s, "arm0"},
                                          {"waiting for bytes", &RankTimes::exposed_s, "arm1"},
                                          {"waiting for ranks", &RankTimes::late_s, "arm4"},
                                          {"data", &RankTimes::data_s, "arm5"},
                                          {"evaluation", &RankTimes::evaluate_s, "arm3"},
                                          {"saving", &RankTimes::save_s, "arm3 half"},
+                                         {"generating", &RankTimes::generate_s, "arm2"},
                                          {"other", &RankTimes::other_s, "rest"}}};
 
 std::string area_legend(const std::vector<std::pair<std::string, std::string>>& entries) {
@@ -228,6 +230,11 @@ struct Window {
   double begin_s = 0, end_s = 0;
 };
 
+/// Whether a span is between slots, where it would compress them.
+bool is_between(const TimelineSpan& span) {
+  return span.track == "evaluate" || span.track == "save" || span.track == "generate";
+}
+
 Window window_of(const std::vector<std::vector<TimelineSpan>>& timelines) {
   std::map<std::int64_t, double> busy;
   for (const auto& spans : timelines) {
@@ -254,8 +261,7 @@ Window window_of(const std::vector<std::vector<TimelineSpan>>& timelines) {
   for (const auto& spans : timelines) {
     for (const TimelineSpan& span : spans) {
       if (span.slot < window.first || span.slot >= window.last) continue;
-      // Evaluations and saves between slots would compress the slots.
-      if (span.track == "evaluate" || span.track == "save") continue;
+      if (is_between(span)) continue;
       window.begin_s = std::min(window.begin_s, span.begin_s);
       window.end_s = std::max(window.end_s, span.end_s);
     }
@@ -268,7 +274,7 @@ const char* colour_of(const std::string& track) {
   if (track == "data") return "arm5";
   if (track == "communication") return "arm1";
   if (track == "wait") return "arm4";
-  if (track == "evaluate" || track == "save") return "arm3";
+  if (track == "evaluate" || track == "save" || track == "generate") return "arm3";
   if (track == "declared") return "arm3 half";
   return nullptr;
 }
@@ -289,8 +295,8 @@ std::string timeline(const std::vector<std::vector<TimelineSpan>>& timelines, co
     const double y = 4 + lane * static_cast<double>(r);
     svg.rect({left, y}, size.width - left - right, bar, "rest area");
     // Waits are inside the spans of computing, so they are drawn later and cover them.
-    for (const char* track :
-         {"compute", "data", "evaluate", "save", "declared", "communication", "wait", "overlap"}) {
+    for (const char* track : {"compute", "data", "evaluate", "save", "generate", "declared", "communication",
+                              "wait", "overlap"}) {
       std::size_t drawn = 0;
       for (const TimelineSpan& span : timelines[r]) {
         // Declared time is compute already, except for delays.
@@ -312,8 +318,7 @@ std::string timeline(const std::vector<std::vector<TimelineSpan>>& timelines, co
   for (std::int64_t slot = window.first; slot < window.last; ++slot) {
     double begin = 1e300;
     for (const TimelineSpan& span : timelines[0]) {
-      const bool between = span.track == "evaluate" || span.track == "save";
-      if (span.slot == slot && !between) begin = std::min(begin, span.begin_s);
+      if (span.slot == slot && !is_between(span)) begin = std::min(begin, span.begin_s);
     }
     if (begin > 1e299) continue;
     const double x = x_of(begin);

@@ -16,8 +16,8 @@ struct PurposeCounts {
 };
 
 struct RankTimes {
-  double compute_s = 0, exposed_s = 0, late_s = 0, data_s = 0, evaluate_s = 0, save_s = 0, other_s = 0;
-  double total_s = 0, overlapped_s = 0;
+  double compute_s = 0, exposed_s = 0, late_s = 0, data_s = 0, evaluate_s = 0, save_s = 0;
+  double generate_s = 0, other_s = 0, total_s = 0, overlapped_s = 0;
   std::map<std::string, PurposeCounts> purposes;
 };
 

@@ -202,6 +202,7 @@ void write_communication(JsonWriter& json, const RunResult& result) {
     json.member("data_s", rank.data_s);
     json.member("evaluate_s", rank.evaluate_s);
     json.member("save_s", rank.save_s);
+    json.member("generate_s", rank.generate_s);
     json.member("other_s", rank.other_s);
     json.member("total_s", rank.total_s);
     json.member("overlapped_s", rank.overlapped_s);

@@ -22,12 +22,13 @@ enum class Phase : std::uint8_t {
   kData,
   kEvaluate,
   kSave,
-  kBegin,  ///< the first slot follows
-  kEnd,    ///< after the last slot; no phase follows
+  kBegin,     ///< the first slot follows
+  kEnd,       ///< after the last slot; no phase follows
+  kGenerate,  ///< the model makes samples that it will train on
 };
-inline constexpr std::size_t kPhases = 12;
+inline constexpr std::size_t kPhases = 13;
 
-/// "idle", "forward", ..., "end".
+/// "idle", "forward", ..., "end", "generate".
 std::string_view phase_name(Phase phase);
 
 /// Offered through query(PhaseObserver::kId) by observers and by components of kind power. Where nobody

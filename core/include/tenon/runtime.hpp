@@ -48,6 +48,7 @@ struct RankTime {
   double data_s = 0;      ///< reading batches
   double evaluate_s = 0;  ///< without its communication
   double save_s = 0;      ///< likewise: copying, and waiting for writers where the policy asks for it
+  double generate_s = 0;  ///< samples that the model makes, without communication
   double other_s = 0;     ///< logs, observers, the loop itself
   double total_s = 0;
   double overlapped_s = 0;  ///< transfers beside other work, those of background actors included

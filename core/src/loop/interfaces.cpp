@@ -42,9 +42,9 @@ SpanSink::~SpanSink() = default;
 PhaseObserver::~PhaseObserver() = default;
 
 std::string_view phase_name(Phase phase) {
-  constexpr std::string_view kNames[] = {"idle",     "forward",       "backward", "optimizer",
-                                         "compute",  "communication", "wait",     "data",
-                                         "evaluate", "save",          "begin",    "end"};
+  constexpr std::string_view kNames[] = {"idle",          "forward", "backward", "optimizer", "compute",
+                                         "communication", "wait",    "data",     "evaluate",  "save",
+                                         "begin",         "end",     "generate"};
   static_assert(std::size(kNames) == kPhases);
   return kNames[static_cast<std::size_t>(phase)];
 }

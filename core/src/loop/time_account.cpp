@@ -55,6 +55,7 @@ RankTime TimeAccount::read() {
   time.data_s = seconds(Phase::kData);
   time.evaluate_s = seconds(Phase::kEvaluate);
   time.save_s = seconds(Phase::kSave);
+  time.generate_s = seconds(Phase::kGenerate);
   time.other_s = seconds(Phase::kIdle);
   time.total_s = since_ - began_;
   return time;
@@ -88,9 +89,10 @@ std::string slow_rank_text(const std::vector<RankTime>& ranks) {
 }
 
 std::string rank_time_text(const RankTime& time) {
-  std::string text = fmt::format("{:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g}",
-                                 time.compute_s, time.exposed_s, time.late_s, time.data_s, time.evaluate_s,
-                                 time.save_s, time.other_s, time.total_s, time.overlapped_s);
+  std::string text =
+      fmt::format("{:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g}",
+                  time.compute_s, time.exposed_s, time.late_s, time.data_s, time.evaluate_s, time.save_s,
+                  time.generate_s, time.other_s, time.total_s, time.overlapped_s);
   for (const auto& [name, counts] : time.purposes) {
     fmt::format_to(std::back_inserter(text), " {} {} {} {} {:.17g} {:.17g} {:.17g}", name, counts.bytes_sent,
                    counts.messages_sent, counts.operations, counts.blocked_seconds, counts.late_seconds,
@@ -103,7 +105,7 @@ RankTime read_rank_time(const std::string& text) {
   std::istringstream in(text);
   RankTime time;
   in >> time.compute_s >> time.exposed_s >> time.late_s >> time.data_s >> time.evaluate_s >> time.save_s >>
-      time.other_s >> time.total_s >> time.overlapped_s;
+      time.generate_s >> time.other_s >> time.total_s >> time.overlapped_s;
   std::string name;
   while (in >> name) {
     LinkCounts& counts = time.purposes[name];

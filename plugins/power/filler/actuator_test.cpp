@@ -154,8 +154,9 @@ TEST(FillerActuator, LeavesComputingAlone) {
   Actuator filler(kUsual);
   filler.start(place_of(2));
   const double cpu = process_cpu_s();
-  for (const Phase phase : {Phase::kBegin, Phase::kIdle, Phase::kForward, Phase::kBackward, Phase::kOptimizer,
-                            Phase::kCompute, Phase::kData, Phase::kEvaluate, Phase::kSave, Phase::kEnd}) {
+  for (const Phase phase :
+       {Phase::kBegin, Phase::kIdle, Phase::kForward, Phase::kBackward, Phase::kOptimizer, Phase::kCompute,
+        Phase::kData, Phase::kEvaluate, Phase::kSave, Phase::kGenerate, Phase::kEnd}) {
     filler.on_phase(phase, 0);
     std::this_thread::sleep_for(milliseconds(20));
   }

@@ -56,6 +56,7 @@ class PhaseModel final : public PowerSourceBase, public PhaseObserver {
       share("data", "0.5", "while it prepares batches"),
       share("evaluate", "0.95", "in an evaluation"),
       share("save", "0.4", "while it saves"),
+      share("generate", "0.95", "while the model makes samples"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "phase_model", .summary = "modelled watts of each rank, by its phases", .options = kOptions};

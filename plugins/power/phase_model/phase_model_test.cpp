@@ -40,11 +40,11 @@ TEST(PhaseModel, HasALevelForEveryPhase) {
   made->open(0);
   // Of configs/power/cpu_like.toml, where it has the phase.
   const std::pair<Phase, double> kLevels[] = {
-      {Phase::kBegin, 0.3},         {Phase::kForward, 0.95}, {Phase::kBackward, 1.0},
-      {Phase::kOptimizer, 0.8},     {Phase::kCompute, 0.95}, {Phase::kIdle, 0.3},
-      {Phase::kWait, 0.45},         {Phase::kData, 0.5},     {Phase::kCommunication, 0.45},
-      {Phase::kEvaluate, 0.95},     {Phase::kSave, 0.4},     {Phase::kEnd, 0.3},
-      {static_cast<Phase>(77), 0.3}};
+      {Phase::kBegin, 0.3},     {Phase::kForward, 0.95},      {Phase::kBackward, 1.0},
+      {Phase::kOptimizer, 0.8}, {Phase::kCompute, 0.95},      {Phase::kIdle, 0.3},
+      {Phase::kWait, 0.45},     {Phase::kData, 0.5},          {Phase::kCommunication, 0.45},
+      {Phase::kEvaluate, 0.95}, {Phase::kSave, 0.4},          {Phase::kEnd, 0.3},
+      {Phase::kGenerate, 0.95}, {static_cast<Phase>(77), 0.3}};
   double now_s = 100;
   EXPECT_TRUE(std::isnan(made->read(now_s))) << "no time has passed";
   for (const auto& [phase, share] : kLevels) {
