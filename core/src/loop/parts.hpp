@@ -64,11 +64,11 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {own(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get(), deadlines}};
   }
-  /// The same names around another interface of this component.
+  /// The same names around another interface of this component, for a call that may take so many deadlines.
   template <typename Other>
-  GuardedCall<Other> guarded(Other& other) const noexcept {
+  GuardedCall<Other> guarded(Other& other, float deadlines = 1) const noexcept {
     const ComponentRef& ref = component_.handle().ref();
-    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
+    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get(), deadlines}};
   }
   /// Runs `call` with the component, for code that asks it several times.
   template <typename Call>

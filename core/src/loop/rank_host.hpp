@@ -9,14 +9,17 @@
 #include <tenon/clock.hpp>
 #include <tenon/control.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/generator.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/shared_objects.hpp>
 #include <tenon/stored_model.hpp>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::train {
@@ -51,6 +54,7 @@ class RankHost final : public Host {
     if (interface_id == SharedObjects::kId) return shared_.get();
     if (interface_id == graph::PassPlaces::kId) return passes_;
     if (interface_id == StoredModels::kId) return stored_models_;
+    if (interface_id == Generator::kId && generator_) return generator_();
     return nullptr;
   }
 
@@ -70,6 +74,8 @@ class RankHost final : public Host {
   void set_layers(LayerFactory* layers) { layers_ = layers; }
   /// Sets who opens stored models for components.
   void set_stored_models(StoredModels* models) { stored_models_ = models; }
+  /// Sets who answers for Generator::kId; the answer may be null.
+  void set_generator(std::function<Generator*()> generator) { generator_ = std::move(generator); }
   /// Sets where executors state what they compute.
   void set_passes(graph::PassPlaces* passes) { passes_ = passes; }
 
@@ -88,6 +94,7 @@ class RankHost final : public Host {
   MetricSink* metrics_ = nullptr;
   graph::PassPlaces* passes_ = nullptr;
   StoredModels* stored_models_ = nullptr;
+  std::function<Generator*()> generator_;
   PauseGate& gate_;
   std::unique_ptr<SharedObjects> shared_ = make_shared_objects();
   std::atomic<std::int64_t> slot_{-1};

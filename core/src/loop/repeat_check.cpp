@@ -9,45 +9,52 @@
 
 namespace tenon::train {
 
-/// Tensors of sites, in the order in which the executor shows them.
-class RepeatCheck::SiteState final : public StateVisitor {
+class SiteStates::Visitor final : public StateVisitor {
  public:
-  SiteState(RepeatCheck& check, bool restore) : check_(check), restore_(restore) {}
+  Visitor(SiteStates& states, bool restore) : states_(states), restore_(restore) {}
   bool loading() const override { return restore_; }
   void integer(std::string_view, std::int64_t&) override {}
   void real(std::string_view, double&) override {}
   void text(std::string_view, std::string&) override {}
   void tensor(std::string_view, TensorView value) override {
-    if (!restore_) check_.site_state_.emplace_back(static_cast<std::size_t>(value.bytes()));
+    if (!restore_) states_.tensors_.emplace_back(static_cast<std::size_t>(value.bytes()));
     TensorView host = value;
     host.space = MemorySpace::kHost;
-    host.data = check_.site_state_[next_++].data();
-    restore_ ? check_.device_.copy(host, value) : check_.device_.copy(value, host);
+    host.data = states_.tensors_[next_++].data();
+    restore_ ? states_.device_.copy(host, value) : states_.device_.copy(value, host);
   }
   void enter(std::string_view) override {}
   void leave() override {}
 
  private:
-  RepeatCheck& check_;
+  SiteStates& states_;
   const bool restore_;
   std::size_t next_ = 0;
 };
 
-void RepeatCheck::visit(bool restore) {
-  SiteState visitor(*this, restore);
+void SiteStates::visit(bool restore) {
+  Visitor visitor(*this, restore);
   executor_.state(visitor);
   device_.synchronize();
 }
 
-void RepeatCheck::begin() {
-  site_state_.clear();
+void SiteStates::keep() {
+  tensors_.clear();
   visit(false);
+}
+
+void SiteStates::put_back() {
+  visit(true);
+}
+
+void RepeatCheck::begin() {
+  sites_.keep();
   operands_ = executor_.quantized_operands();
 }
 
 void RepeatCheck::first_done() {
   first_ = digests();
-  visit(true);
+  sites_.put_back();
   const auto before = std::exchange(operands_, executor_.quantized_operands());
   for (auto& [format, count] : operands_) {
     for (const auto& [name, earlier] : before) {

@@ -6,17 +6,37 @@
 #include <tenon/device.hpp>
 #include <tenon/executor.hpp>
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tenon::train {
 
+/// A copy of the state of an executor's sites, for passes that leave no trace.
+class SiteStates {
+ public:
+  /// References outlive the object.
+  SiteStates(Executor& executor, Device& device) : executor_(executor), device_(device) {}
+
+  void keep();
+  /// Makes the state what keep() found.
+  void put_back();
+
+ private:
+  class Visitor;
+  void visit(bool restore);
+
+  Executor& executor_;
+  Device& device_;
+  std::vector<std::vector<std::byte>> tensors_;  ///< in the order in which the executor shows them
+};
+
 class RepeatCheck {
  public:
   /// References outlive the object.
   RepeatCheck(Executor& executor, const ParameterSet& gradients, Device& device)
-      : executor_(executor), gradients_(gradients), device_(device) {}
+      : executor_(executor), gradients_(gradients), device_(device), sites_(executor, device) {}
 
   /// Before the first computation.
   void begin();
@@ -30,14 +50,12 @@ class RepeatCheck {
 
  private:
   using Digests = std::vector<std::pair<std::string, std::string>>;  ///< by parameter
-  class SiteState;
-  void visit(bool restore);
   Digests digests();
 
   Executor& executor_;
   const ParameterSet& gradients_;
   Device& device_;
-  std::vector<std::vector<std::byte>> site_state_;
+  SiteStates sites_;
   std::vector<std::byte> host_;
   std::vector<std::pair<std::string, std::int64_t>> operands_;
   Digests first_;

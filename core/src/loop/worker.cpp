@@ -67,14 +67,32 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
   }
 }
 
-void Worker::read_batch(std::int64_t position) {
+BatchRequest Worker::request(std::int64_t position, std::int64_t micro) const {
+  const std::int64_t batch = shared_.parts.dataset->batch();
+  return {Split::kTrain, position + micro * micro_stride() + shared_.replica.replica() * batch, batch};
+}
+
+void Worker::read_batch(std::int64_t position, std::int64_t micro) {
   phase_ = "reading data";
   const SpanScope span(&shared_.with.spans, "data", "read");
   const PhaseScope part(&shared_.with.account, Phase::kData);
-  const std::int64_t batch = shared_.parts.dataset->batch();
-  const std::int64_t first = position + shared_.replica.replica() * batch;
-  reader_.read({Split::kTrain, first, batch});
-  last_run_.first_sample = first;
+  const BatchRequest wanted = request(position, micro);
+  reader_.read(wanted);
+  last_run_.first_sample = wanted.first;
+}
+
+TensorView Worker::foresee(ParameterSet& weights, std::int64_t slot, std::int64_t micro,
+                           std::int64_t position, std::string_view value) {
+  const BatchRequest wanted = request(position, micro);
+  reader_.read(wanted);
+  SiteStates sites(*executor_, *shared_.parts.device);
+  sites.keep();
+  executor_->forward(weights, {.slot = slot,
+                               .micro = static_cast<int>(micro),
+                               .micros = static_cast<int>(shared_.settings.run.accumulate),
+                               .first_sample = wanted.first});
+  sites.put_back();
+  return foreseen_.read(*shared_.parts.device, executor_->value(value));
 }
 
 std::int64_t Worker::micro_stride() const {
@@ -121,12 +139,12 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
   last_run_.micros = static_cast<int>(micros);
   slot_position_ = position;
   for (std::int64_t a = 0; a < micros; ++a) {
-    read_batch(position + a * micro_stride());
+    read_batch(position, a);
     last_run_.micro = static_cast<int>(a);
     const bool repeats = a == 0 && repeat_;
     if (repeats) {
       compute_ahead(loss_scale);
-      read_batch(position);
+      read_batch(position, a);
     }
     if (a == 0) watch_.begin_forward();
     {
@@ -283,7 +301,7 @@ void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
 
 std::string Worker::non_finite_data() {
   for (int micro = 0; micro < last_run_.micros; ++micro) {
-    if (last_run_.micros > 1) read_batch(slot_position_ + micro * micro_stride());
+    if (last_run_.micros > 1) read_batch(slot_position_, micro);
     last_run_.micro = micro;
     if (std::string found = reader_.non_finite(last_run_.first_sample); !found.empty()) return found;
   }

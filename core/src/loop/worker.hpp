@@ -69,6 +69,13 @@ class Worker {
   SlotResult run(std::int64_t t, std::int64_t position, double rate_scale,
                  const std::function<std::int64_t()>& next_update);
   Executor& executor() { return *executor_; }
+  /// Micro-batch `micro` of a slot that begins at `position` (Counters).
+  BatchRequest request(std::int64_t position, std::int64_t micro) const;
+  /// Between slots: runs the forward of a micro-batch of a slot to come as that slot will, but on `weights`.
+  /// Returns the output `value` (ExecutorSpec::keep) in host memory, valid until the next call. The state of
+  /// sites stays what it is.
+  TensorView foresee(ParameterSet& weights, std::int64_t slot, std::int64_t micro, std::int64_t position,
+                     std::string_view value);
   /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
   /// slot takes up to twice as long.
   void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts.device); }
@@ -81,7 +88,7 @@ class Worker {
   std::string_view phase() const { return phase_; }
 
  private:
-  void read_batch(std::int64_t position);
+  void read_batch(std::int64_t position, std::int64_t micro);
   /// Samples from one micro-batch of this replica to its next.
   std::int64_t micro_stride() const;
   void compute_ahead(double loss_scale);
@@ -116,6 +123,7 @@ class Worker {
   std::optional<RepeatCheck> repeat_;
   std::optional<RepeatedSlot> repeated_;
   std::vector<std::pair<std::string, std::int64_t>> repeated_operands_;
+  HostStage foreseen_;
   TensorWatch watch_;
   ParameterReady ready_;
 };
