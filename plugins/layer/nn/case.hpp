@@ -101,6 +101,15 @@ inline LayerCase log_probs_loss_case(std::string name, const Shape& x, std::int6
   return c;
 }
 
+/// A clipped objective whose ratios lie on both sides of both bounds.
+inline LayerCase policy_case(std::string name, const Shape& shape, double clip) {
+  return {std::move(name),
+          {{"n", "policy_loss", {"log_probs", "drawn", "advantages", "targets"}, {{"clip", clip}}}},
+          {},
+          {real_field("log_probs", shape), real_field("drawn", shape), real_field("advantages", shape),
+           masked_targets(shape, 7)}};
+}
+
 /// The sum of a cross-entropy and a squared error of the same x.
 inline LayerCase two_losses_case(std::string name, std::vector<NamedOption> options) {
   return {std::move(name),

@@ -80,6 +80,8 @@ inline std::vector<LayerCase> layer_cases() {
        {{"n", "weighted_sum", {"values", "weights", "targets"}, {{"scale", -1.5}}}},
        {},
        {values, weights, masked_targets({3, 5}, 7)}});
+  add(policy_case("policy_loss", {3, 5}, 0.2));
+  add(policy_case("policy_loss_no_room", {11}, 0));
   add(two_losses_case("add_losses", {{"weights", std::vector<double>{0.7, 1.9}}}));
   LayerCase sums = two_losses_case("add_losses_twice", {{"metric", std::string("inner")}});
   sums.nodes.push_back({"outer", "add_losses", {"n", "ce", "n"}, {}});

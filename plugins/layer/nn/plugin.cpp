@@ -10,6 +10,7 @@
 #include "losses.hpp"
 #include "norms.hpp"
 #include "pointwise.hpp"
+#include "policy_loss.hpp"
 #include "rotary.hpp"
 #include "weighted_sum.hpp"
 
@@ -22,4 +23,4 @@ TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.nn",
              tenon::nn::Flatten, tenon::nn::Conv2d, tenon::nn::MaxPool2d, tenon::nn::AveragePool2d,
              tenon::nn::BatchNorm, tenon::nn::RmsNorm, tenon::nn::Silu, tenon::nn::SquaredRelu,
              tenon::nn::Mse, tenon::nn::Accuracy, tenon::nn::Rotary, tenon::nn::Gate, tenon::nn::HeadLogProbs,
-             tenon::nn::WeightedSum, tenon::nn::AddLosses)
+             tenon::nn::WeightedSum, tenon::nn::AddLosses, tenon::nn::PolicyLoss)

@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tenon/tensor_values.hpp>
 
+#include <bit>
 #include <numeric>
 
 namespace tenon::testing {
@@ -282,6 +284,66 @@ TEST_F(Layers, MinusTheSumOfLogProbabilitiesIsTheCrossEntropy) {
   }
 }
 
+// Ratios 1/2, 1, 3/2, 2 with clip 1/4 bound what is beyond in the direction of the advantage.
+TEST_F(Layers, PolicyLossBoundsRatiosInTheDirectionOfTheAdvantage) {
+  const double half = std::log(0.5), more = std::log(1.5), twice = std::log(2), nan = std::nan("");
+  LayerHarness loss =
+      harness({"loss",
+               {{"n", "policy_loss", {"log_probs", "drawn", "advantages", "targets"}, {{"clip", 0.25}}}},
+               {},
+               {{"log_probs", {9}, DType::kF64, {half, half, 0, 0, more, more, twice, twice, nan}},
+                {"drawn", {9}, DType::kF64, std::vector<double>(9, 0)},
+                {"advantages", {9}, DType::kF64, {1, -1, 1, -1, 1, -1, 2, -2, 1}},
+                {"targets", {9}, DType::kI32, {0, 0, 0, 0, 0, 0, 0, 0, -1}}}});
+  // Terms: 0.5, -0.75, 1, -1, 1.25, -1.5, 2.5, -4; what is not counted may be no number.
+  EXPECT_NEAR(loss.forward(), 2, 1e-6);
+  EXPECT_EQ(loss.executor().losses()[0].count, 8);
+  loss.backward(1, true);
+  const std::vector<double> expected{-0.5, 0, -1, 1, 0, 1.5, 0, 4, 0};
+  EXPECT_LT(relative_error(loss.input_gradient("log_probs"), expected), 1e-6);
+}
+
+// What was drawn keeps its digits as bits of f64, so that equal weights give a ratio of exactly 1 in bf16,
+// too.
+TEST_F(Layers, PolicyLossReadsTheBitsOfDrawnLogProbabilities) {
+  for (const char* type : {"fp64", "fp32", "bf16"}) {
+    const auto precision = bench_.make_component<Precision>(type, "");
+    DataInfo data;
+    data.fields = {{"x", DType::kF32, Shape{3, 6}},
+                   {"targets", DType::kI32, Shape{3}},
+                   {"drawn", DType::kI64, Shape{3}},
+                   {"advantages", DType::kI64, Shape{3}}};
+    ExecutorSpec spec{
+        .layers = &*bench_.layers, .device = &*bench_.device, .host = &bench_.host, .precision = &*precision};
+    spec.batch = 2;
+    spec.keep = {"lp"};
+    Executor executor(spec,
+                      {{{"lp", "head_log_probs", {"x", "targets"}, {{"vocabulary", std::int64_t{9}}}},
+                        {"n", "policy_loss", {"lp", "drawn", "advantages", "targets"}, {{"clip", 0.0}}}}},
+                      data);
+    const auto weights =
+        make_parameter_set("live", executor.parameters(), *bench_.device, SetContents::kEverything);
+    initialise(*weights, 3, *bench_.device);
+    const auto inputs = executor.inputs();
+    write(*bench_.device, inputs[0], normals(36, "x"));
+    const std::int32_t ids[] = {1, 8, -1, 0, 3, 5};
+    std::copy_n(ids, 6, inputs[1].as<std::int32_t>());
+    const double advantages[] = {1, 2, 3, -4, 0.5, 7};
+    std::fill_n(inputs[2].as<std::int64_t>(), 6, std::bit_cast<std::int64_t>(-3.0));
+    for (int i = 0; i < 6; ++i) inputs[3].as<std::int64_t>()[i] = std::bit_cast<std::int64_t>(advantages[i]);
+    executor.forward(*weights, {});
+    EXPECT_NE(executor.losses()[0].sum, -6.5) << type;
+    int next = 0;
+    for_each_real(executor.value("lp"), [&](double log_prob) {
+      inputs[2].as<std::int64_t>()[next++] = std::bit_cast<std::int64_t>(log_prob);
+    });
+    EXPECT_EQ(next, 6);
+    executor.forward(*weights, {});
+    EXPECT_EQ(executor.losses()[0].sum, -(1 + 2 - 4 + 0.5 + 7)) << type;
+    EXPECT_EQ(executor.losses()[0].count, 5);
+  }
+}
+
 TEST_F(Layers, WeightedSumsCountWhatTheMaskCounts) {
   const double nan = std::nan("");
   const TestField values{"values", {2, 3}, DType::kF64, {1, 2, nan, 4, 5, 6}},
@@ -380,7 +442,7 @@ TEST_F(Layers, OfDecodersGiveTheSameOnADeviceWithMemoryOfItsOwn) {
   for (const LayerCase& c : layer_cases()) {
     const std::string_view type = c.nodes.back().type;
     if (type != "rotary" && type != "gate" && type != "head_log_probs" && type != "weighted_sum" &&
-        type != "add_losses")
+        type != "add_losses" && type != "policy_loss")
       continue;
     LayerHarness here = harness_of(bench_, *exact, c), there = harness_of(apart, *same, c);
     const double loss = here.forward();
@@ -645,6 +707,9 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {{"", {{"n", "weighted_sum", {"x", "x", "x"}, {}}}, {}, {x}},
        "layer 'n': inputs 1 and 2 are both real; expected one mask (i32) and one tensor of weights (real) at "
        "most"},
+      {{"", {{"n", "policy_loss", {"x", "x", "y", "ids"}, {}}}, {}, {x, y, ids}},
+       "layer 'n': expected advantages like log_probs, one for each place, found [2, 5, 4] and [2, 5, 6]"},
+      {{"", {{"n", "policy_loss", {"x", "x", "x", "x"}, {}}}, {}, {x}}, "expected input 'targets' to be i32"},
       {two_losses_case("", {{"weights", std::vector<double>{1}}}),
        "layer 'n': option 'weights' has 1 numbers for 2 losses; expected one for each"},
       {two_losses_case("", {{"balance", std::string("all")}}), "balance"},

@@ -334,6 +334,32 @@ TEST_F(RecordedLosses, OfSequencesGiveTheRecordedMeanAndGradients) {
     }
 }
 
+TEST_F(RecordedLosses, OfPoliciesGiveTheRecordedMeanAndGradients) {
+  const Recorded recorded("policy_loss");
+  for (const auto& [name, clip] : {std::pair("usual", 0.2), std::pair("wide", 3.0), std::pair("none", 0.0)})
+    for (const Setting& setting : kSettings) {
+      Bench bench("cpu", setting.kernels, 1);
+      const auto precision = bench.make_component<Precision>(setting.precision, "");
+      const double bound = precision->activations() == DType::kF64 ? 1e-12 : 2e-6;
+      std::vector<TestField> fields;
+      for (const char* input : {"log_probs", "drawn", "advantages", "targets"})
+        fields.push_back(field(recorded, std::string(name) + "." + input, input));
+      LayerHarness harness(
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          {{"n", "policy_loss", {"log_probs", "drawn", "advantages", "targets"}, {{"clip", clip}}}}, {},
+          fields);
+      const double sum = harness.forward(), count = harness.executor().losses().back().count;
+      harness.backward(1.0 / count, true);
+      const double expected = recorded.values(std::string(name) + ".loss")[0];
+      EXPECT_NEAR(sum / count, expected, bound * std::abs(expected)) << name;
+      for (const char* input : {"log_probs", "drawn", "advantages"})
+        EXPECT_LT(
+            relative_error(harness.input_gradient(input), recorded.values(std::string(name) + ".d_" + input)),
+            bound)
+            << name << " " << input;
+    }
+}
+
 TEST_F(RecordedLosses, LeaveOutTargetsThatAreNoNumbers) {
   Bench bench("cpu", "reference", 1);
   const auto precision = bench.make_component<Precision>("fp64", "");
