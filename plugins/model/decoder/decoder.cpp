@@ -37,6 +37,9 @@ constexpr auto kFfns = option::choice<Ffn>({{"swiglu", Ffn::kSwiglu},
                                             {"geglu", Ffn::kGeglu},
                                             {"squared_relu", Ffn::kSquaredRelu},
                                             {"gelu", Ffn::kGelu}});
+enum class Objective : std::uint8_t { kTokens, kPolicy };
+constexpr auto kObjectives =
+    option::choice<Objective>({{"tokens", Objective::kTokens}, {"policy", Objective::kPolicy}});
 constexpr const char* kBiases[] = {"qkv", "out", "ffn", nullptr};
 constexpr auto kArchitectures =
     option::choice<Architecture>({{kLlamaName, Architecture::kLlama}, {kPhi3Name, Architecture::kPhi3}});
@@ -229,6 +232,11 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
           .between(0, kMost)
           .in_unit("rows")
           .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
+      option::text("objective", "\"tokens\"")
+          .one_of(kObjectives)
+          .doc_text("tokens: cross-entropy of the targets; policy: the clipped objective of targets that the "
+                    "model drew, for data with the fields drawn and advantages"),
+      option::real("clip", "0.2").between(0, 1000).doc_text("of the layer policy_loss"),
       option::text("export_as", nullptr)
           .one_of(kArchitectures)
           .doc_text(
@@ -398,6 +406,16 @@ bool has_numbers(const DataInfo& data, std::string_view name, std::int64_t time)
                           name, time, dtype_name(field->dtype), field->shape.text()));
 }
 
+/// Throws Error(kConfig) for data that is not of the model.
+void require_drawn(const DataInfo& data) {
+  for (const char* name : {"drawn", "advantages"})
+    if (find_field(data, name) == nullptr)
+      fail_config(
+          fmt::format("model decoder: objective = \"policy\" needs a data field '{}'; choose a [data] "
+                      "type whose samples the model draws, such as 'rollouts'",
+                      name));
+}
+
 /// Tokens of a sample.
 std::int64_t time_of(const DataInfo& data) {
   for (const char* name : {"tokens", "targets"}) {
@@ -552,7 +570,13 @@ GraphSpec Decoder::build(const DataInfo& data) {
   std::vector<NamedOption> head{
       {"vocabulary", rows}, {"init_scale", init_scale}, {"chunk_rows", options_.integer("chunk_rows")}};
   if (options_.boolean("tied")) head.push_back({"weight", std::string("model.embed_tokens.weight")});
-  writer.add("lm_head", "head_cross_entropy", {last, "targets"}, std::move(head));
+  const bool policy = options_.choice("objective", kObjectives) == Objective::kPolicy;
+  writer.add("lm_head", policy ? "head_log_probs" : "head_cross_entropy", {last, "targets"}, std::move(head));
+  if (policy) {
+    require_drawn(data);
+    writer.add("policy", "policy_loss", {"lm_head", "drawn", "advantages", "targets"},
+               {{"clip", options_.real("clip")}});
+  }
   return writer.finish();
 }
 
@@ -563,6 +587,7 @@ LanguageGraph Decoder::language_graph(const DataInfo& data) {
     return field.name == "documents" || field.name == "positions";
   });
   LanguageGraph result{build(prompt), "lm_head"};
+  if (result.graph.nodes.back().name != "lm_head") result.graph.nodes.pop_back();  // the loss of a policy
   NodeSpec& head = result.graph.nodes.back();
   std::vector<NamedOption> options{{"features", vocabulary_rows(options_, data)},
                                    {"bias", false},

@@ -40,6 +40,9 @@ class GptNeo final : public Model {
   enum class Activation : std::uint8_t { kGeluTanh, kGeluExact };
   static constexpr auto kActivations = option::choice<Activation>(
       {{"gelu_tanh", Activation::kGeluTanh}, {"gelu_exact", Activation::kGeluExact}});
+  enum class Objective : std::uint8_t { kTokens, kPolicy };
+  static constexpr auto kObjectives =
+      option::choice<Objective>({{"tokens", Objective::kTokens}, {"policy", Objective::kPolicy}});
   static constexpr const char* kAttentions[] = {"global", "local", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integer("layers", nullptr).mandatory().between(1, 10000).doc_text("transformer blocks"),
@@ -81,6 +84,11 @@ class GptNeo final : public Model {
           .between(0, 2147483647)
           .in_unit("rows")
           .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
+      option::text("objective", "\"tokens\"")
+          .one_of(kObjectives)
+          .doc_text("tokens: cross-entropy of the targets; policy: the clipped objective of targets that the "
+                    "model drew, for data with the fields drawn and advantages"),
+      option::real("clip", "0.2").between(0, 1000).doc_text("of the layer policy_loss"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "gpt_neo", .summary = "GPT-Neo language model", .options = kOptions};
@@ -113,6 +121,18 @@ const DataField& token_field(const DataInfo& data, std::string_view name) {
       fmt::format("model gpt_neo needs a data field '{}', the data offers: {}; choose a [data] type for "
                   "language models such as 'text'",
                   name, fmt::join(known, ", ")));
+}
+
+/// Throws Error(kConfig) for data that is not of the model.
+void require_drawn(const DataInfo& data) {
+  for (const char* name : {"drawn", "advantages"}) {
+    const auto named = [&](const DataField& field) { return field.name == name; };
+    if (std::none_of(data.fields.begin(), data.fields.end(), named))
+      fail_config(
+          fmt::format("model gpt_neo: objective = \"policy\" needs a data field '{}'; choose a [data] "
+                      "type whose samples the model draws, such as 'rollouts'",
+                      name));
+  }
 }
 
 /// Whether the data has the field; where it has, it is as long as the tokens.
@@ -242,11 +262,17 @@ GraphSpec GptNeo::build(const DataInfo& data) {
                  kinds[static_cast<std::size_t>(i) % kinds.size()] == "local");
   }
   const std::string last = blocks.layer_norm("transformer.ln_f", blocks.stream());
-  blocks.add("lm_head", "head_cross_entropy", {last, "targets"},
+  const bool policy = options_.choice("objective", kObjectives) == Objective::kPolicy;
+  blocks.add("lm_head", policy ? "head_log_probs" : "head_cross_entropy", {last, "targets"},
              {{"vocabulary", vocabulary},
               {"weight", std::string("transformer.wte.weight")},
               {"init_scale", init_scale},
               {"chunk_rows", options_.integer("chunk_rows")}});
+  if (policy) {
+    require_drawn(data);
+    blocks.add("policy", "policy_loss", {"lm_head", "drawn", "advantages", "targets"},
+               {{"clip", options_.real("clip")}});
+  }
   return blocks.finish();
 }
 
@@ -336,6 +362,7 @@ LanguageGraph Outside::language_graph(const DataInfo& data) {
     return field.name == "documents" || field.name == "positions";
   });
   LanguageGraph result{model_.build(prompt), "lm_head"};
+  if (result.graph.nodes.back().name != "lm_head") result.graph.nodes.pop_back();  // the loss of a policy
   NodeSpec& head = result.graph.nodes.back();
   const NamedOption features{"features", value<std::int64_t>(head, "vocabulary")};
   const NamedOption weight{"weight", value<std::string>(head, "weight")};
