@@ -38,6 +38,7 @@ std::string unrecoverable_reason(const World& world, const Trainer& trainer) {
   if (trainer.workers().size() > 1 || world.settings.parallel.servers > 0 || trainer.requests() != nullptr)
     return "its ranks are not at one slot";
   if (world.settings.emulate) return "its failures are emulated";
+  if (trainer.on_policy() != nullptr) return "each rank keeps samples of its own that the model made";
   return "";
 }
 
@@ -77,7 +78,10 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
       Repetition::Shape{trainer.requests() != nullptr, trainer.rows().active(),
                         trainer.groups().all() != nullptr, trainer.workers().size()},
       *trainer.workers().front(), progress);
-  all_ = {&trainer.lines(), saves_.get(), survivor_.get(), phases_.get(), repetition_.get()};
+  on_policy_ = std::make_unique<OnPolicy>(context, trainer);
+  // Samples are drawn last: a checkpoint of a slot before which they are is that of before them.
+  all_ = {&trainer.lines(), saves_.get(),      survivor_.get(),
+          phases_.get(),    repetition_.get(), on_policy_.get()};
   if (emulated_ == nullptr) return;
   outages_ = std::make_unique<EmulatedOutages>(context, *actions_);
   all_.push_back(outages_.get());

@@ -10,6 +10,7 @@
 #include "loop/worker.hpp"
 #include "power/run_power.hpp"
 #include "record/saves.hpp"
+#include "run/on_policy.hpp"
 #include "run/repetition.hpp"
 #include "run/trainer.hpp"
 #include "run/world.hpp"
@@ -45,6 +46,7 @@ class RankServices {
   std::unique_ptr<Saves> saves_;
   std::unique_ptr<Survivor> survivor_;
   std::unique_ptr<Repetition> repetition_;
+  std::unique_ptr<OnPolicy> on_policy_;
   std::unique_ptr<EmulatedOutages> outages_;  ///< null without [emulate]
   std::vector<Service*> all_;
 };

@@ -159,7 +159,29 @@ std::string RankState::evaluated_prefix() const {
 
 void RankState::visit(StateVisitor& visitor) const {
   visit_step(visitor);
+  visit_drawn(visitor);
   visit_recovery(visitor);
+}
+
+void RankState::visit_drawn(StateVisitor& visitor) const {
+  if (m_.drawn == nullptr) return;
+  visitor.enter("dataset");
+  m_.parts->dataset.guarded(*m_.drawn)->state(visitor);
+  visitor.leave();
+}
+
+// Where a period begins, all replicas draw anew.
+void RankState::restore_drawn(const CheckpointReader& reader, StateVisitor& visitor) const {
+  if (m_.drawn == nullptr) return;
+  const int replicas = m_.weights->replicas();
+  if (reader.world_size() == replicas) return visit_drawn(visitor);
+  const std::int64_t period = m_.parts->dataset.guarded(*m_.drawn)->period();
+  if (reader.step() % period == 0) return;
+  fail_config(fmt::format(
+      "the checkpoint of slot {} holds samples that {} replica(s) drew from the model, and this run has {}: "
+      "within a period each replica keeps its own. Continue with parallel.ranks = {}, or from a slot that is "
+      "a multiple of the period of {}, where all draw anew",
+      reader.step(), reader.world_size(), replicas, reader.world_size(), period));
 }
 
 void RankState::visit_recovery(StateVisitor& visitor) const {
@@ -292,6 +314,7 @@ void RankState::restore(CheckpointReader& reader, const RunShape& shape, Continu
   RankSource scalars(source, m_.rank, std::to_string(saved_position(reader, m_.replica, shape)));
   StateRestorer restorer(scalars);
   visit_step(restorer);
+  restore_drawn(reader, restorer);
   // The policy of a fork has saved nothing yet.
   if (continued == Continued::kResume) visit_recovery(restorer);
   // Earlier versions saved none, and evaluated before they saved.

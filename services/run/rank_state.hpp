@@ -10,6 +10,7 @@
 #include "record/saved_shape.hpp"
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/on_policy.hpp>
 
 #include <functional>
 #include <string>
@@ -77,6 +78,7 @@ class RankState {
     std::vector<Executor*> executors;
     Parts* parts = nullptr;
     Counters* counters = nullptr;
+    OnPolicyDataset* drawn = nullptr;  ///< the data set, where its samples are of the model; else null
   };
   explicit RankState(const Members& members) : m_(members) {}
 
@@ -85,9 +87,11 @@ class RankState {
   void visit(StateVisitor& visitor) const;
   /// The counters' `lines`, prefixed likewise. They have changed only where a slot has ended.
   void visit_lines(StateVisitor& visitor) const;
-  /// The part of visit() that a slot may change before its update: all but the recovery policy's.
+  /// The part of visit() that a slot may change before its update: all but the two that follow.
   void visit_step(StateVisitor& visitor) const;
   void visit_recovery(StateVisitor& visitor) const;
+  /// Samples that the model made: no slot changes them.
+  void visit_drawn(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
   /// Prefix of the names of the weights that the strategy of this run evaluates. "" when they are in none of
   /// the sets that checkpoints hold.
@@ -111,6 +115,8 @@ class RankState {
   RestoredRows restore_rows(CheckpointReader* reader, const IsLost& is_lost, std::uint64_t seed_init) const;
 
  private:
+  /// Throws Error(kConfig) where the samples of another number of replicas would be needed.
+  void restore_drawn(const CheckpointReader& reader, StateVisitor& visitor) const;
   void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
                bool written) const;
   void add_table(std::vector<StateEntry>& out, RowTable* table, int parameter, const std::string& name,

@@ -8,8 +8,10 @@
 #include "loop/traced_communicator.hpp"
 #include "loop/update.hpp"
 #include "record/saved_shape.hpp"
+#include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sync_extra.hpp>
 
@@ -227,6 +229,7 @@ void Trainer::open_parts() {
     fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",
                             parts_->dataset->batch(), data.train_samples));
   }
+  on_policy_ = parts_->dataset.offered<OnPolicyDataset>();
   open_evaluated();
   if (settings.parallel.workers > 1 &&
       (!parts_->sync.declares(TENON_CAP_HOGWILD) || !parts_->optimizer.declares(TENON_CAP_HOGWILD))) {
@@ -396,6 +399,7 @@ void Trainer::make_state() {
   for (const auto& worker : workers_) members.executors.push_back(&worker->executor());
   members.parts = parts_.get();
   members.counters = &counters_;
+  members.drawn = on_policy_;
   state_ = std::make_unique<RankState>(members);
   if (initial_ != nullptr && initial_->is_fork()) check_fork();
 }
@@ -415,20 +419,29 @@ void Trainer::require_room_for_workers(const Executor& first, const Executor& se
                           graph::memory_text(needed), budget.text()));
 }
 
-std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::size_t worker) {
+ExecutorSpec Trainer::executor_spec(Host& host) const {
   ExecutorSpec spec;
   spec.layers = layers_.get();
   spec.device = parts_->device.get();
-  spec.host = requests_ != nullptr ? &requests_->host(worker) : &with_.host;
+  spec.host = &host;
   spec.precision = parts_->precision.get();
   spec.mesh = &groups_->mesh();
   spec.replicas = groups_->replicas();
   spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
-  spec.batch = parts_->dataset->batch();
   spec.steps = world_.settings.run.steps;
+  return spec;
+}
+
+std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::size_t worker) {
+  ExecutorSpec spec = executor_spec(requests_ != nullptr ? requests_->host(worker) : with_.host);
+  spec.batch = parts_->dataset->batch();
   if (world_.settings.init) spec.frozen = world_.settings.init->frozen;
+  if (on_policy_ != nullptr) {
+    const std::string_view scored = parts_->dataset.guarded(*on_policy_)->scored();
+    if (!scored.empty()) spec.keep.emplace_back(scored);
+  }
   // A separate statement, so that an error of building the graph is not attributed to the data set.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
@@ -463,6 +476,68 @@ void Trainer::start_weights() {
   for (int arena = 0; arena < live.arenas(); ++arena) {
     if (!live.arena(arena).empty()) group->broadcast(live.arena(arena), 0);
   }
+}
+
+bool Trainer::speaks() const {
+  return parts_->model.offered<LanguageModel>() != nullptr;
+}
+
+std::unique_ptr<generate::StepwiseGenerator> Trainer::make_generator(std::function<void(Executor&)> made) {
+  const DataInfo data = generate::StepwiseGenerator::prompt_data(parts_->dataset->info());
+  LanguageModel& language = *parts_->model.offered<LanguageModel>();
+  LanguageGraph graph = parts_->model.guarded(language)->language_graph(data);
+  graph.graph = edit_graph([&] { return std::move(graph.graph); }, data, world_.checked.model_edits);
+  generate::GeneratorSettings settings;
+  settings.made = std::move(made);
+  ExecutorSpec spec = executor_spec(with_.host);
+  if (const config::CheckedComponent* const named = config::find_component(parts_->checked, "precision")) {
+    generating_ = std::make_unique<config::CheckedComponent>(named->copy());
+    ResolvedOptions& options = *generating_->options;
+    world_.registry.create_inner(options, with_.host);
+    generating_precision_ = std::make_unique<Part<Precision>>(
+        &options, world_.registry.create<Precision>(named->type, options, with_.host), nullptr, with_.host);
+    spec.precision = generating_precision_->get();
+  }
+  return std::make_unique<generate::StepwiseGenerator>(spec, std::move(graph), data, std::move(settings));
+}
+
+namespace {
+
+/// State that other sites take over where they have the same names and shapes.
+class SharedState final : public StateSource {
+ public:
+  SharedState(const StateCollector& kept, Device& device) : kept_(kept), device_(device) {}
+  const std::string* scalar(const std::string& name) override {
+    const auto found = std::ranges::find(kept_.scalars, name, [](const auto& entry) { return entry.first; });
+    return found == kept_.scalars.end() ? nullptr : &found->second;
+  }
+  void tensor(const std::string& name, TensorView out) override {
+    const auto found = std::ranges::find(kept_.tensors, name, [](const auto& entry) { return entry.first; });
+    if (found == kept_.tensors.end()) return;
+    const TensorView& from = found->second;
+    if (from.shape == out.shape && from.dtype == out.dtype) device_.copy(from, out);
+  }
+
+ private:
+  const StateCollector& kept_;
+  Device& device_;
+};
+
+}  // namespace
+
+void Trainer::share_sites(Executor& with) const {
+  const auto share = [&](const auto& visit_from, const auto& visit_to) {
+    StateCollector kept;
+    visit_from(kept);
+    SharedState source(kept, *parts_->device);
+    StateRestorer restorer(source, Missing::kStays);
+    visit_to(restorer);
+  };
+  if (generating_precision_ != nullptr)
+    share([&](StateVisitor& visitor) { parts_->precision->state(visitor); },
+          [&](StateVisitor& visitor) { (*generating_precision_)->state(visitor); });
+  share([&](StateVisitor& visitor) { workers_.front()->executor().state(visitor); },
+        [&](StateVisitor& visitor) { with.state(visitor); });
 }
 
 std::vector<DataSource> Trainer::data_sources() const {

@@ -2,6 +2,7 @@
 // executors, weights and optimizer state, workers. It knows nothing of slots.
 #pragma once
 
+#include "generate/stepwise_generator.hpp"
 #include "loop/evaluation.hpp"
 #include "loop/instruments.hpp"
 #include "loop/observers.hpp"
@@ -16,9 +17,11 @@
 #include "run/world.hpp"
 
 #include <tenon/device.hpp>
+#include <tenon/on_policy.hpp>
 #include <tenon/transport.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,6 +88,15 @@ class Trainer {
   /// Files of all data: what the run trains on, then what it is evaluated on alone.
   std::vector<DataSource> data_sources() const;
   RankState& state() const { return *state_; }
+  /// The run's data set, where it draws its samples from the model; else null.
+  OnPolicyDataset* on_policy() const { return on_policy_; }
+  /// The model is a language model.
+  bool speaks() const;
+  /// For a model that speaks and that this rank holds whole; it has no weights yet. `made` hears of each of
+  /// its executors before it runs.
+  std::unique_ptr<generate::StepwiseGenerator> make_generator(std::function<void(Executor&)> made);
+  /// Brings the sites of an executor of the generator to the state of those that train.
+  void share_sites(Executor& with) const;
   /// What [init] gave; null where the weights were drawn or come from a checkpoint of this run.
   InitialState* initial() const { return initial_.get(); }
 
@@ -112,6 +124,8 @@ class Trainer {
   std::string evaluation_place(std::size_t entry) const;
   void make_evaluators();
   std::vector<std::unique_ptr<Executor>> make_executors();
+  /// What all executors of this rank have in common.
+  ExecutorSpec executor_spec(Host& host) const;
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
   void require_room_for_workers(const Executor& first, const Executor& second) const;
   void make_weights(const std::vector<ParameterInfo>& parameters);
@@ -132,6 +146,10 @@ class Trainer {
   models::StoredModelPaths stored_models_;  ///< before the components, which may hold models of it
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Observers> observers_;
+  OnPolicyDataset* on_policy_ = nullptr;
+  /// The generator's policy: that of the run counts and remembers its own sites.
+  std::unique_ptr<config::CheckedComponent> generating_;
+  std::unique_ptr<Part<Precision>> generating_precision_;
   std::unique_ptr<LayerFactory> layers_;
   std::unique_ptr<RankGroups> groups_;
   std::unique_ptr<RankReplica> weights_;
