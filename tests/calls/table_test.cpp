@@ -13,10 +13,13 @@
 #include <tenon/executor.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/on_policy.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/phases.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/reward.hpp>
+#include <tenon/stepwise.hpp>
 #include <tenon/sync_extra.hpp>
 
 #include <test_paths.hpp>
@@ -102,9 +105,18 @@ class Bounds final : public RecoveryBase {
   BoundaryPlan plan_boundary(const SaveMoment&) override { return {.acts = true}; }
 };
 
+/// One for every answer.
+class Always final : public Reward {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "always", .summary = "one"};
+  explicit Always(const Options&) {}
+  void score(const RewardSample&, RewardParts& parts) const override { parts.add("one", 1); }
+  void* query(std::string_view) override { return nullptr; }
+};
+
 TENON_STATIC_PLUGIN(rehearsal_calls,
                     PluginInfo{.id = "rehearsal.calls", .version = "1.0.0", .summary = "for calls"},
-                    rehearsal::Lookup, Talker, Bounds)
+                    rehearsal::Lookup, Talker, Bounds, Always)
 
 // Answers for interfaces that no shipped component of these runs offers.
 
@@ -223,6 +235,11 @@ const Sets kTalk = {
     "model.layer=[{name='talk', type='talker', inputs=['x']}, {name='loss', type='quadratic', "
     "inputs=['talk']}]"};
 const Sets kCodes = {"recovery={type='checknrun', every=2, bits='8'}"};
+const Sets kRollouts = {"data={type='rollouts', path='" TENON_SOURCE_DIR
+                        "/plugins/dataset/rollouts/prompts.jsonl', context=16, batch=4, answers=2, "
+                        "answer_tokens=3, reward={type='always'}}",
+                        "model={type='gpt_neo', layers=1, width=8, heads=2, objective='policy'}",
+                        "precision={type='fp32'}"};
 const Sets kClicks = {"data={type='synthetic_ctr', tables=2, rows=[40], batch=16}",
                       "model={type='dlrm', placement='rows'}",
                       "precision={type='fp32'}",
@@ -247,6 +264,7 @@ const std::map<std::string, Run> kRuns = {
     {"outages",
      {kTable + Sets{"recovery={type='cpr', partial='always'}", "run.steps=16", "sync={type='ddp'}",
                     "emulate={hours=16.0, shards=4, failure=[{hour=5.0, shards=[1]}]}"}}},
+    {"rollouts", {kRollouts}},
     {"lookups", {kClicks}},
     {"servers",
      {{"transport={type='thread'}", "parallel={ranks=2, servers=1}", "sync={type='shadow_easgd'}"},
@@ -280,6 +298,9 @@ const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
 const char* const kRehearsed = "no run uses it yet: tests/contracts implements and calls it";
+const char* const kWithinData = "data sets call it, and drop the answer: contract_on_policy_test";
+const char* const kMarks = "it has no functions";
+const char* const kExports = "`tenon export` and `tenon tokenize` alone call it, outside of runs";
 const char* const kNowhere = "the core never calls it";
 
 const std::vector<Row> kRows = {
@@ -367,6 +388,11 @@ const std::vector<Row> kRows = {
      {"recovery/1", "checknrun", Origin::kOffered, RowCodec::kId},
      "tenon.recovery_checknrun",
      {{"encodings", {"increments, continued"}}, {"decode", {"increments, continued"}}}},
+    {"OnPolicyDataset",
+     "rollouts",
+     {"dataset/1", "rollouts", Origin::kOffered, OnPolicyDataset::kId},
+     "tenon.rollouts"},
+    {"StepwiseLayer", "rollouts", {"layer/1", "attention", Origin::kOffered, StepwiseLayer::kId}, "tenon.nn"},
     {"RowLookupHandler", "lookups", {"layer/1", "embedding_bag", Origin::kLookups}, "tenon.recsys"},
     {"Sync", "two ranks", {"sync/1", "ddp"}, "tenon.sync_basic"},
     {"BucketSizes", "two ranks", {"sync/1", "ddp", Origin::kOffered, BucketSizes::kId}, "tenon.sync_basic"},
@@ -405,25 +431,15 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor},
-    {"DeviceEvents", kOther},
-    {"DeviceStreams", kOther},
-    {"Power", kPower},
-    {"PowerPolicy", kPower},
-    {"Simulator", kSimulates},
-    {"PowerSource", kBeside},
-    {"PowerActuator", kBeside},
-    {"Transform", kTransforms},
-    {"SharedObject", kShared},
-    {"Tier", kRehearsed},
-    {"RowMemory", kRehearsed},
-    {"StepwiseLayer", kRehearsed},
-    {"PositionwiseLayer", kRehearsed},
-    {"Tokenizer", kRehearsed},
-    {"TokenizerFile", kRehearsed},
-    {"Reward", kRehearsed},
-    {"TokenizerTraining", kRehearsed},
-    {"OnPolicyDataset", kRehearsed},
+    {"ComponentFacts", kDoctor},   {"DeviceEvents", kOther},
+    {"DeviceStreams", kOther},     {"Power", kPower},
+    {"PowerPolicy", kPower},       {"Simulator", kSimulates},
+    {"PowerSource", kBeside},      {"PowerActuator", kBeside},
+    {"Transform", kTransforms},    {"SharedObject", kShared},
+    {"Tier", kRehearsed},          {"RowMemory", kRehearsed},
+    {"PositionwiseLayer", kMarks}, {"Tokenizer", kOther},
+    {"TokenizerFile", kExports},   {"TokenizerTraining", kExports},
+    {"Reward", kWithinData},
 };
 
 // The cells.
@@ -474,9 +490,10 @@ std::vector<Cell> all_cells() {
   return cells;
 }
 
-/// Data may take twelve deadlines to open.
+/// Data may take twelve deadlines to open, and to draw from the model.
 bool opens_data(const Cell& cell) {
-  return cell.row->interface == "Dataset" && cell.function.name == "open";
+  return (cell.row->interface == "Dataset" && cell.function.name == "open") ||
+         (cell.row->interface == "OnPolicyDataset" && cell.function.name == "prepare");
 }
 
 /// As `tenon train`.
@@ -625,8 +642,9 @@ const std::map<std::string, int> kTolerated = {
 
 /// Passes of nodes have a watch that names the node instead of the plugin.
 bool is_pass(const Cell& cell) {
-  return cell.row->interface == "Layer" &&
-         (cell.function.name == "forward" || cell.function.name == "backward");
+  return (cell.row->interface == "Layer" &&
+          (cell.function.name == "forward" || cell.function.name == "backward")) ||
+         (cell.row->interface == "StepwiseLayer" && cell.function.name == "step");
 }
 
 std::string problem(const Cell& cell) {
