@@ -11,6 +11,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/on_policy.hpp>
@@ -388,6 +389,10 @@ const std::vector<Row> kRows = {
      {"recovery/1", "checknrun", Origin::kOffered, RowCodec::kId},
      "tenon.recovery_checknrun",
      {{"encodings", {"increments, continued"}}, {"decode", {"increments, continued"}}}},
+    {"LanguageModel",
+     "rollouts",
+     {"model/1", "gpt_neo", Origin::kOffered, LanguageModel::kId},
+     "tenon.gpt_neo"},
     {"OnPolicyDataset",
      "rollouts",
      {"dataset/1", "rollouts", Origin::kOffered, OnPolicyDataset::kId},

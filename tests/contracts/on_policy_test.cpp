@@ -188,6 +188,17 @@ TEST_F(OnPolicyRuns, GiveWhatWasDrawnARatioOfExactlyOneAtARateOfZero) {
     }
 }
 
+TEST_F(OnPolicyRuns, TrainADecoder) {
+  const std::string model =
+      "model={type='decoder', pattern='*-', width=16, heads=2, hidden=24, init_scale=0.3, "
+      "objective='policy'}";
+  const RunResult still = run("still", sets({model, "optimizer.lr=0.0"}));
+  EXPECT_EQ(still.distributions.at("ratio_change_most").count, 6u);
+  EXPECT_EQ(most(still, "ratio_change_most"), 0);
+  EXPECT_LT(most(still, "log_prob_difference"), 1e-4);
+  EXPECT_GT(most(run("trained", sets({model})), "ratio_change_most"), 0);
+}
+
 TEST_F(OnPolicyRuns, KeepDropoutOfTheSlotThatTrainsThem) {
   const RunResult result = run("run", sets({"optimizer.lr=0.0", "model.dropout=0.3", "run.accumulate=2"}));
   EXPECT_EQ(most(result, "ratio_change_most"), 0);
@@ -300,7 +311,8 @@ TEST_F(OnPolicyRuns, AreRefusedWhereSamplesCannotBeOfTheTrainedWeights) {
     Sets sets;
     std::string toml, message;
   } cases[] = {
-      {{"model={type='blank'}"},
+      {{"model={type='blank', layer=[{name='wte', type='embedding', inputs=['tokens'], rows=256, width=8}, "
+        "{name='lm_head', type='head_cross_entropy', inputs=['wte', 'targets'], vocabulary=256}]}"},
        "",
        "data.rollouts draws its samples from the model, which this run cannot: "
        "model 'blank' is no language model; expected one that offers"},

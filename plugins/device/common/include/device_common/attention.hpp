@@ -121,7 +121,7 @@ class CachedAttentionShape {
     const std::int64_t numbers = documents_ ? args_.positions * std::int64_t{sizeof(std::int32_t)} : 0;
     return 2 * args_.positions * kept_width() * kElement + (numbers + kElement - 1) / kElement * kElement;
   }
-  /// Of a row that has the most places, at the end of its sequence.
+  /// Arguments of a row that has the most places, at the end of its sequence.
   kernels::CachedAttentionArgs<S> largest() const {
     auto args = args_;
     args.count = std::min(time_, args_.positions);
