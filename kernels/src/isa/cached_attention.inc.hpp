@@ -16,11 +16,20 @@ static_assert(kKeptBlock == kKeys);
 constexpr int kQueryHeads = TENON_SIMD_BYTES == 64 ? 2 : 1;
 constexpr int kValueColumns = (TENON_SIMD_BYTES == 64 ? 4 : 2) * kLanes;
 
+/// Query heads of one place whose scores and sums have room at a time.
+constexpr std::int64_t kHeadsOfCall = 64;
+
+/// Asks for the memory that is read a tile later, which no processor foresees across pages.
+template <class S>
+TENON_INLINE void prefetch_tile(const S* row, std::int64_t tile, std::int64_t elements) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(S));
+  for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + tile + i);
+}
+
 template <class S>
 std::int64_t cached_attention_workspace(const CachedAttentionArgs<S>& args) {
-  const std::int64_t group = args.heads / args.kv_heads;
   const std::int64_t of_blocks = kQueries * kKeys + (kQueries + kKeys) * args.d_head;
-  const std::int64_t of_one = group * (kKeys + 2 * args.d_head);
+  const std::int64_t of_one = least(args.heads, kHeadsOfCall) * (kKeys + 2 * args.d_head);
   return most(of_blocks, of_one);
 }
 
@@ -66,6 +75,7 @@ TENON_INLINE void score_block(const float* q, std::int64_t d, Strided<S> keys, s
       for (int g = 0; g < kGroups; ++g) sums[h][g] = splat(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
       const S* at = keys.at(c, 0);
+      prefetch_tile(at, kKeys * d, kKeys);
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         const F k = load(at + g * kLanes);
@@ -102,6 +112,7 @@ TENON_INLINE void add_values(const float* weights, Strided<S> values, std::int64
     for (int v = 0; v < V; ++v) of_block[h][v] = splat(0.0f);
   for (std::int64_t j = 0; j < count; ++j) {
     const S* at = values.at(j, c);
+    prefetch_tile(at, kKeys * d, V * kLanes);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const F value = load_group(at + v * kLanes, v + 1 == V ? tail : kLanes);
@@ -131,67 +142,68 @@ TENON_INLINE void add_all_values(const float* weights, Strided<S> values, std::i
   if (c < d) add_values<H, 1>(weights, values, count, c, d - c, d, sums);
 }
 
-/// Calls some(first head) for kQueryHeads heads at a time, and one(head) for the rest.
+/// Calls some(first head) for kQueryHeads heads of [from, to) at a time, and one(head) for the rest.
 template <class Some, class One>
-TENON_INLINE void for_heads(std::int64_t heads, Some some, One one) {
-  std::int64_t h = 0;
-  for (; h + kQueryHeads <= heads; h += kQueryHeads) some(h);
-  for (; h < heads; ++h) one(h);
+TENON_INLINE void for_heads(std::int64_t from, std::int64_t to, Some some, One one) {
+  std::int64_t h = from;
+  for (; h + kQueryHeads <= to; h += kQueryHeads) some(h);
+  for (; h < to; ++h) one(h);
 }
 
-/// The only place of a pass, for the query heads [begin, end) of one key head.
+/// The only place of a pass, for the query heads [begin, end). All heads take a block of keys before any
+/// takes the next: keys and values of a sequence are then read as they are in memory.
 template <class S>
 void cached_attention_one(const CachedAttentionArgs<S>& args, std::int64_t begin, std::int64_t end,
                           float* workspace) {
-  const std::int64_t d = args.d_head, heads = end - begin, position = args.first;
+  const std::int64_t d = args.d_head, heads = end - begin, group = args.heads / args.kv_heads;
+  const std::int64_t position = args.first;
   const AttentionArgs<S> all = as_queries(args);
-  const AttentionHead<S> head = kept_head(args, begin);
   float* scores = workspace;
   float* sums = scores + heads * kKeys;
   float* q = sums + heads * d;
+  const S* queries = args.q + begin * d;
   for_lanes(0, heads * d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-    store_group(q + j, load_group(head.q.data + j, n), n);
+    store_group(q + j, load_group(queries + j, n), n);
   });
   __builtin_memset(sums, 0, (heads * d) * sizeof(float));
-  float highest[kKeys], total[kKeys];
+  float highest[kHeadsOfCall], total[kHeadsOfCall];
   for (std::int64_t h = 0; h < heads; ++h) highest[h] = kMinusInfinity, total[h] = 0.0f;
   std::int64_t firsts[kQueries];
-  first_keys(all, head.documents, 0, 1, firsts);
+  first_keys(all, args.kept_documents, 0, 1, firsts);
   for (std::int64_t k0 = firsts[0] / kKeys * kKeys; k0 <= position; k0 += kKeys) {
     const std::int64_t keys = least(kKeys, all.keys - k0);
-    const Strided<S> k = head.keys_of(k0), v = head.values_of(k0, d);
-    for_heads(
-        heads,
-        [&](std::int64_t h)
-            TENON_BODY { score_block<kQueryHeads>(q + h * d, d, k, keys, scores + h * kKeys); },
-        [&](std::int64_t h) TENON_BODY { score_block<1>(q + h * d, d, k, keys, scores + h * kKeys); });
-    for (std::int64_t h = 0; h < heads; ++h) {
-      float* row = scores + h * kKeys;
-      mask_row(all, nullptr, firsts[0], position, k0, keys, row);
-      weigh_row(row, keys, d, highest[h], total[h], sums + h * d);
+    for (std::int64_t from = 0; from < heads;) {
+      const std::int64_t to = least(heads, ((begin + from) / group + 1) * group - begin);
+      const AttentionHead<S> head = kept_head(args, begin + from);
+      const Strided<S> k = head.keys_of(k0), v = head.values_of(k0, d);
+      for_heads(
+          from, to,
+          [&](std::int64_t h)
+              TENON_BODY { score_block<kQueryHeads>(q + h * d, d, k, keys, scores + h * kKeys); },
+          [&](std::int64_t h) TENON_BODY { score_block<1>(q + h * d, d, k, keys, scores + h * kKeys); });
+      for (std::int64_t h = from; h < to; ++h) {
+        float* row = scores + h * kKeys;
+        mask_row(all, nullptr, firsts[0], position, k0, keys, row);
+        weigh_row(row, keys, d, highest[h], total[h], sums + h * d);
+      }
+      for_heads(
+          from, to,
+          [&](std::int64_t h)
+              TENON_BODY { add_all_values<kQueryHeads>(scores + h * kKeys, v, keys, d, sums + h * d); },
+          [&](std::int64_t h)
+              TENON_BODY { add_all_values<1>(scores + h * kKeys, v, keys, d, sums + h * d); });
+      from = to;
     }
-    for_heads(
-        heads,
-        [&](std::int64_t h)
-            TENON_BODY { add_all_values<kQueryHeads>(scores + h * kKeys, v, keys, d, sums + h * d); },
-        [&](std::int64_t h) TENON_BODY { add_all_values<1>(scores + h * kKeys, v, keys, d, sums + h * d); });
   }
-  for (std::int64_t h = 0; h < heads; ++h)
-    put_output(sums + h * d, total[h], d, args.out + head.out_offset + h * d);
+  for (std::int64_t h = 0; h < heads; ++h) put_output(sums + h * d, total[h], d, args.out + (begin + h) * d);
 }
 
 template <class S>
 void cached_attention_forward(const CachedAttentionArgs<S>& args, std::int64_t item_begin,
                               std::int64_t item_end, float* workspace) {
   if (args.count == 1) {
-    // Heads that one call takes at once have their own rows in the workspace and on the stack.
-    const std::int64_t group = args.heads / args.kv_heads;
-    for (std::int64_t head = item_begin; head < item_end;) {
-      const std::int64_t of_key_head = (head / group + 1) * group;
-      const std::int64_t end = least(least(item_end, of_key_head), head + kKeys);
-      cached_attention_one(args, head, end, workspace);
-      head = end;
-    }
+    for (std::int64_t head = item_begin; head < item_end; head += kHeadsOfCall)
+      cached_attention_one(args, head, least(item_end, head + kHeadsOfCall), workspace);
     return;
   }
   const AttentionArgs<S> all = as_queries(args);
