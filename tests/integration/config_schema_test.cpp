@@ -71,9 +71,9 @@ Registry& registry() {
 
 class FileSchema {
  public:
-  explicit FileSchema(const std::string& name) {
+  explicit FileSchema(const std::string& name, const std::map<std::string, std::string>& environment = {}) {
     const Scratch scratch;
-    const Ended ended = scratch.run({"inspect", "--json-schema", name});
+    const Ended ended = scratch.run({"inspect", "--json-schema", name}, environment);
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_EQ(ended.err, "");
     document_ = json::parse(ended.out);
@@ -182,6 +182,27 @@ TEST(ConfigSchema, JudgesPartsOfRuns) {
   FileSchema schema("run");
   for (const Case& c : cases)
     EXPECT_EQ(schema.accepts(parsed(c.text)), c.good) << c.text << schema.complaints(parsed(c.text));
+}
+
+TEST(ConfigSchema, JudgesListsOfComponents) {
+  const std::pair<const char*, bool> cases[] = {
+      {"[[schedule.part]]\ntype = \"cosine\"\nwarmup = 2\n[[schedule.part]]\ntype = \"constant\"\n", true},
+      {"[[schedule.part]]\ntype = \"cosine\"\nwarmpu = 2\n", false},
+      {"[[schedule.part]]\ntype = \"cosin\"\n", false},
+      {"[[schedule.part]]\nwarmup = 2\n", false},  // an element of a list has all of its keys here
+      {"[[schedule.part]]\ntype = \"constant\"\nmin_lr = 0.1\n", false},  // of another schedule
+      {"[[schedule.part]]\ntype = \"mean_of\"\npart = [{type = \"cosine\"}]\n", true},
+      {"[[schedule.part]]\ntype = \"mean_of\"\npart = [{type = \"cosine\", warmpu = 2}]\n", false},
+      {"[[schedule.part]]\ntype = \"mean_of\"\n", false},
+      {"part = [\"cosine\"]\n", false},
+      {"[schedule.part]\ntype = \"cosine\"\n", false},
+      {"part = []\n", true},
+  };
+  FileSchema schema("run", {{"TENON_PLUGIN_PATH", TENON_LISTED}});
+  for (const auto& [text, good] : cases) {
+    const json file = parsed("[schedule]\ntype = \"mean_of\"\n" + std::string(text));
+    EXPECT_EQ(schema.accepts(file), good) << text << schema.complaints(file);
+  }
 }
 
 TEST(ConfigSchema, SaysWhatTheReferenceSays) {

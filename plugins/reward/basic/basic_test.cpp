@@ -308,6 +308,17 @@ TEST_F(Rewards, SumWeighsThePartsOfItsRewards) {
   EXPECT_THAT(refusal(*weighted, "answer = 42"), HasSubstr("lacks the field 'thinks'"));
 }
 
+// docs/rewards.md
+TEST_F(Rewards, SumGivesWhatThePageSays) {
+  const auto sum =
+      reward("sum",
+             "weights = [1.0, 0.2, 0.1]\n[[part]]\ntype = 'exact'\nmarker = '</think>'\n[[part]]\n"
+             "type = 'format'\nflag = 'detailed thinking on'\n[[part]]\ntype = 'length'\nmost = 400\n");
+  EXPECT_EQ(parts(*sum, "<think>10 + 30 = 40, 2 + 40 = 42</think> 42", "answer = '42'",
+                  "detailed thinking on\n12 + 30 ="),
+            (Parts{{"exact", 1}, {"format", 0.2}, {"length", 0}}));
+}
+
 TEST_F(Rewards, SumRefusesTwoPartsOfOneName) {
   const auto sum = reward("sum", "part = [{type = 'exact'}, {type = 'exact', read = 'whole'}]");
   try {
