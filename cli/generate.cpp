@@ -51,13 +51,13 @@ class Words {
   const ConversationText* conversations() const { return conversations_; }
   /// The text that ends an answer in training; "" = none.
   const std::string& answer_end() const { return answer_end_; }
-  /// Of the token that ends a text, -1 = none.
+  /// The token that ends a text; -1 = none.
   std::int32_t end_of_text() const { return known() ? tokenizer_->end_of_text() : -1; }
   /// `option` is named in messages.
   std::vector<std::int32_t> ids(const std::string& text, std::string_view option) const {
     return known() ? tokenizer_->encode(text) : parsed(text, option);
   }
-  /// Of one token that follows others.
+  /// Text of a token that follows others.
   std::string piece(std::int32_t id) const {
     if (!known()) return fmt::format(" {}", id);
     // A model may tell apart more tokens than there are.

@@ -36,7 +36,7 @@ class TrainedModel {
   std::int64_t slot() const { return stored_.step(); }
   /// Replicas with weights in the checkpoint.
   int replicas() const { return static_cast<int>(stored_.weights().size()); }
-  /// Of a graph that is not trained, in batches of the data set.
+  /// For a graph that is not trained, in batches of the data set.
   ExecutorSpec spec();
   /// What `build` returns for `data`, with the run's edits of the model.
   GraphSpec graph(const DataInfo& data, const Build& build);

@@ -1,4 +1,4 @@
-// How a prompt is split into passes depends on its length alone, so that no value of a sequence depends on
+// The length of a prompt alone decides its split into passes, so that no value of a sequence depends on
 // those beside it.
 #include "generate/stepwise_generator.hpp"
 
@@ -13,7 +13,7 @@
 namespace tenon::generate {
 namespace {
 
-/// Of passes over a prompt: fewer positions are padded to so many, which cost little.
+/// Passes over a prompt have so many positions at least; a few more cost little.
 constexpr std::int64_t kLeastTime = 8;
 
 std::size_t tokens_field(const DataInfo& data) {

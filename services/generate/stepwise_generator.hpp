@@ -33,14 +33,14 @@ class StepwiseGenerator final : public Generator {
   /// samples. The language graph of a model is asked for this.
   static DataInfo prompt_data(const DataInfo& data);
 
-  /// Of `spec`: layers, device, host, precision, mesh and seeds, which outlive this. data: of the run; its
-  /// field "tokens" is i32 [context]. Throws Error(kConfig) for data without it, for graphs that read other
-  /// fields, and for layers that do not run stepwise.
+  /// Uses layers, device, host, precision, mesh and seeds of `spec`, which outlive this. data: of the run;
+  /// its field "tokens" is i32 [context]. Throws Error(kConfig) for data without it, for graphs that read
+  /// other fields, and for layers that do not run stepwise.
   StepwiseGenerator(const ExecutorSpec& spec, LanguageGraph graph, const DataInfo& data,
                     GeneratorSettings settings = {});
   ~StepwiseGenerator() override;
 
-  /// Of the graph, for a set that holds them.
+  /// The graph needs these, for a set that holds them.
   const std::vector<ParameterInfo>& parameters() const;
   /// Before the first generate(), and for other weights. `weights` outlives its use here: a set that has the
   /// parameters of the graph, among others. slot: as RunSpec's, for policies that change with it.
