@@ -118,7 +118,8 @@ auto at_prompt(const std::string& place, Call&& call) {
       rethrow_noted_call();
     }
   } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
+    const std::string text = error.what();
+    throw Error(error.kind(), text.find(place) != std::string::npos ? text : place + ": " + text);
   }
 }
 

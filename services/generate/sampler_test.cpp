@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <string>
 
 namespace tenon::generate::sampler_test {
@@ -115,13 +116,16 @@ TEST(Sampler, GivesTheLogarithmOfTheModelsOwnProbability) {
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 5 * random_normal(random_key(2, "l"), 0, i);
   long double sum = 0;
   for (const double logit : logits) sum += std::exp(static_cast<long double>(logit));
-  for (const GenerationSpec& spec : {settings(0, 0, 1), settings(0.3, 0, 1), settings(1, 4, 0.9)}) {
+  std::set<std::int32_t> tokens;
+  for (const GenerationSpec& spec : {settings(0, 0, 1), settings(3, 0, 1), settings(3, 8, 0.9)}) {
     Sampler sampler(spec);
     for (std::uint64_t position = 0; position < 20; ++position) {
       const Drawn drawn = sampler.next(logits, 1, position);
       EXPECT_NEAR(drawn.log_prob, static_cast<double>(logits[drawn.token] - std::log(sum)), 1e-13);
+      tokens.insert(drawn.token);
     }
   }
+  EXPECT_GT(tokens.size(), 8U);
 }
 
 TEST(Sampler, IsAFunctionOfSeedPurposeSequenceAndPosition) {

@@ -221,17 +221,25 @@ after = "."
 
   const struct {
     const char *line, *says;
+    int status;
   } cases[] = {
-      {R"({"messages": [{"role": "user", "content": "q1"}]})", "tenon: asked.jsonl:1: "},
-      {R"({"messages": [{"role": "nobody", "content": "q1"}], "answer": "7"})", "tenon: asked.jsonl:1: "},
-      {R"({"prompt": "q1="})", "tenon: asked.jsonl:1: "},
+      {R"({"messages": [{"role": "user", "content": "q1"}]})",
+       "tenon: plugin tenon.reward_basic (reward.exact): asked.jsonl:1: the sample lacks the field 'answer', "
+       "which reward exact reads; "
+       "add it to the line\n",
+       1},
+      {R"({"messages": [{"role": "nobody", "content": "q1"}], "answer": "7"})",
+       "tenon: asked.jsonl:1: plugin tenon.text (dataset.conversations): message 0: the role 'nobody' is not "
+       "in the template, which has "
+       "user, assistant; add [data.template.nobody]\n",
+       2},
   };
   for (const auto& c : cases) {
     write_file(scratch / "asked.jsonl", std::string(c.line) + "\n");
     const Ended refused =
         scratch.run({"generate", "runs/tiny", "--prompts", "asked.jsonl", "--reward", "exact"});
-    EXPECT_NE(refused.status, 0) << c.line;
-    EXPECT_THAT(refused.err, HasSubstr(c.says)) << c.line;
+    EXPECT_EQ(refused.status, c.status) << c.line;
+    EXPECT_THAT(refused.err, ::testing::EndsWith(c.says)) << c.line;
   }
 }
 
