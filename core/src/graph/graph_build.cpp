@@ -482,6 +482,7 @@ class Builder {
                       "two (<tenon/stepwise.hpp>)",
                       unable.size(), PositionwiseLayer::kId, StepwiseLayer::kId, fmt::join(unable, ", ")));
     }
+    require_whole_positions();
     for (std::size_t i = 0; i < build_->nodes.size(); ++i) {
       Node& node = build_->nodes[i];
       if (node.stepwise == nullptr) continue;
@@ -493,6 +494,20 @@ class Builder {
                         node.spec.name, node.sequence_bytes));
       }
       require_memory(node, build_->declared.size());
+    }
+  }
+
+  /// The rows of a pass are those of every rank of a mesh.
+  void require_whole_positions() const {
+    for (const GraphValue& value : build_->values) {
+      if (value.producer < 0 || base::at(build_->nodes, value.producer).skipped) continue;
+      const Layout& layout = value.spec.layout;
+      if (sharding_of(layout, 0) == nullptr && sharding_of(layout, 1) == nullptr) continue;
+      const NodeSpec& node = base::at(build_->nodes, value.producer).spec;
+      fail_config(
+          fmt::format("model node '{}' ({}) shards samples or positions over the mesh, which a graph that "
+                      "runs stepwise needs whole: {}; shard the last dimension alone",
+                      node.name, node.type, layout_text(layout)));
     }
   }
 

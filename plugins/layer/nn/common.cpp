@@ -86,17 +86,6 @@ bool rows_are_positions(const Shape& x) {
   return x.rank() > 2;  // a row of [batch, time] is a sample
 }
 
-void expect_whole_positions(const InferContext& context, int index) {
-  const ValueSpec x = context.input(index);
-  for (int dim = 0; dim < 2; ++dim) {
-    if (sharding_of(x.layout, dim) == nullptr) continue;
-    refuse(context,
-           fmt::format("generation needs whole samples and positions, and '{}' is sharded: {}; shard "
-                       "its width alone, or generate on one rank",
-                       context.input_name(index), layout_text(x.layout)));
-  }
-}
-
 // Layouts of shards. Refusals name global shapes, so that they read the same on all ranks.
 
 Layout expect_parts(const InferContext& context, int index) {

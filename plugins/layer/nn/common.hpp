@@ -53,8 +53,6 @@ inline void* positionwise(PositionwiseLayer* layer, std::string_view interface_i
 }
 /// Whether a layer that computes each row of a matrix by itself computes each position of `x` by itself.
 bool rows_are_positions(const Shape& x);
-/// Refuses an input whose samples or positions are sharded over a mesh.
-void expect_whole_positions(const InferContext& context, int index);
 
 // Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a mesh. A
 // layer that does not ask for this gets only unsharded values.

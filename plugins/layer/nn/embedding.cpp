@@ -123,7 +123,6 @@ void Positions::forward(ForwardContext& context) {
 }
 
 std::int64_t Positions::infer_step(InferContext& context, std::int64_t positions) {
-  expect_whole_positions(context, 0);
   if (!given_ && positions > options_.integer("context")) {
     refuse(context, fmt::format("expected sequences of at most {} positions (option 'context'), found {}",
                                 options_.integer("context"), positions));
