@@ -1,6 +1,8 @@
 // Passes and graphs that cannot run stepwise, and what the errors say.
 #include "language.hpp"
 
+#include <tenon/stepwise.hpp>
+
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -68,6 +70,30 @@ TEST_F(StepRefusals, PositionsThatDoNotFit) {
 TEST_F(StepRefusals, ARowWithoutPlacesMeansNothing) {
   EXPECT_EQ(step({7, 0}, {0, 2}, {99, 1}), "");
   EXPECT_EQ(step({2, -5}, {1, 0}, {1, 1}), "");
+}
+
+TEST_F(StepRefusals, APassThatFailsLeavesItsSequencesEmpty) {
+  EXPECT_EQ(step({0, 0}, {3, 3}, {0, 1}), "");
+  const TensorView tokens = bench_.stepwise(2, 3).inputs()[0];
+  write(bench_.device(), tokens, std::vector<double>{1, 2, 3, 4, 5, 999});
+  EXPECT_NE(step({3, 0}, {1, 3}, {0, 2}).find("999"), std::string::npos);
+  write(bench_.device(), tokens, std::vector<double>(6, 1));
+  EXPECT_EQ(
+      step({3, 3}, {1, 1}, {1, 0}),
+      "row 1 of a stepwise pass begins at position 3 of sequence 0, which holds 0; expected 0, to begin "
+      "anew, or 0");
+  EXPECT_EQ(step({3, 0}, {1, 1}, {1, 0}), "");
+}
+
+struct Foreign final : SequenceState {
+  std::int64_t sequences() const override { return 4; }
+  std::int64_t bytes() const override { return 0; }
+};
+
+TEST_F(StepRefusals, StatesOfOthers) {
+  Foreign foreign;
+  EXPECT_EQ(error_of(ErrorKind::kRun, [&] { bench_.stepwise(2, 3).step(bench_.weights(), foreign, {}); }),
+            "a stepwise pass was given sequences that no executor made");
 }
 
 TEST_F(StepRefusals, StatesOfOtherGraphs) {
@@ -138,6 +164,64 @@ TEST_F(StepRefusals, LayersThatOfferNeitherAbility) {
   spec.keep = {"lm_head"};
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { Executor executor(spec, graph, bench_.data(3)); }), "")
       << "layers that do not run are not asked";
+}
+
+/// Keeps a number of bytes that there is not.
+class Negative final : public Layer, public StepwiseLayer {
+ public:
+  void infer(InferContext& context) override { context.output(context.input(0)); }
+  void forward(ForwardContext&) override {}
+  void backward(BackwardContext&) override {}
+  std::int64_t infer_step(InferContext&, std::int64_t positions) override { return -positions; }
+  void step(ForwardContext&, const Steps&) override {}
+  void* query(std::string_view id) override {
+    return id == StepwiseLayer::kId ? static_cast<StepwiseLayer*>(this) : nullptr;
+  }
+};
+
+class WithNegative final : public LayerFactory {
+ public:
+  explicit WithNegative(LayerFactory& others) : others_(others) {}
+  std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
+    if (node.type == "negative") return std::make_unique<Owner>();
+    return others_.create(node);
+  }
+
+ private:
+  struct Owner final : LayerOwner {
+    Layer& layer() override { return negative; }
+    Negative negative;
+  };
+  LayerFactory& others_;
+};
+
+TEST_F(StepRefusals, DataWithoutPositionsAndBytesBelowZero) {
+  const auto words = [](const char* name, const char* field) {
+    return NodeSpec{name, "embedding", {field}, {{"rows", std::int64_t{5}}, {"width", std::int64_t{2}}}};
+  };
+  ExecutorSpec spec = bench_.spec(2, kContext);
+  WithNegative layers(*spec.layers);
+  spec.layers = &layers, spec.keep = {}, spec.only_kept = false;
+  const auto built = [&](ErrorKind kind, NodeList nodes, std::vector<DataField> fields) {
+    DataInfo data;
+    data.fields = std::move(fields);
+    return error_of(kind, [&] { Executor executor(spec, GraphSpec{std::move(nodes)}, data); });
+  };
+  const DataField id{"id", DType::kI32, {}}, some{"some", DType::kI32, {3}}, more{"more", DType::kI32, {4}};
+  EXPECT_EQ(
+      built(ErrorKind::kConfig, {words("a", "id")}, {id}),
+      "data field 'id' has one number per sample, and a graph that runs stepwise needs one per position: "
+      "expected [batch, time, ...], found [2]");
+  EXPECT_EQ(
+      built(ErrorKind::kConfig, {words("a", "some"), words("b", "more")}, {some, more}),
+      "data fields 'some' [2, 3] and 'more' [2, 4] differ in the positions of a pass, which a graph that "
+      "runs stepwise counts along the second extent");
+  EXPECT_EQ(built(ErrorKind::kConfig, {}, {some}),
+            "a graph that runs stepwise reads data, and this one reads none");
+  EXPECT_EQ(built(ErrorKind::kConfig, {words("a", "some")}, {some, more, id}), "")
+      << "the others are not read";
+  EXPECT_EQ(built(ErrorKind::kPlugin, {words("a", "some"), {"n", "negative", {"a"}, {}}}, {some}),
+            "layer 'n': infer_step() returned -19 bytes of a sequence; expected 0 or more");
 }
 
 }  // namespace
