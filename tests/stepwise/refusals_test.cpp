@@ -128,6 +128,10 @@ TEST_F(StepRefusals, WholeAndStepwiseGraphsAreTwo) {
             "find_non_finite was asked of a graph that was built to run stepwise; call step");
   EXPECT_EQ(error_of(ErrorKind::kRun, [&] { bench_.stepwise(2, 3).make_sequences(0); }),
             "memory of 0 sequences was asked for; expected 1 or more");
+  const std::string large =
+      error_of(ErrorKind::kConfig, [&] { bench_.stepwise(2, 3).make_sequences(std::int64_t{1} << 40); });
+  EXPECT_EQ(large.find("1099511627776 sequences of 19 positions take "), 0) << large;
+  EXPECT_NE(large.find("; keep fewer sequences at a time"), std::string::npos) << large;
   GraphSpec trained = bench_.graph();
   trained.nodes.back() = {"lm_head",
                           "head_cross_entropy",

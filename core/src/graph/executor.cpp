@@ -64,10 +64,9 @@ class KeptSequences final : public SequenceState {
 
   void add(const graph::Node& node) {
     TensorView memory{nullptr, {sequences(), node.sequence_bytes}, DType::kU8, device_.space()};
-    memory.data = graph::allocate_for(
-        device_, static_cast<std::size_t>(graph::saturating_product(sequences(), node.sequence_bytes)),
-        fmt::format("what layer '{}' keeps of {} sequences of {} positions", node.spec.name, sequences(),
-                    positions_));
+    memory.data = graph::allocate_for(device_, static_cast<std::size_t>(memory.bytes()),
+                                      fmt::format("what layer '{}' keeps of {} sequences of {} positions",
+                                                  node.spec.name, sequences(), positions_));
     kept_.push_back({node.spec.name, memory});
   }
   TensorView memory(std::size_t number) const { return kept_[number].memory; }
@@ -381,6 +380,13 @@ std::unique_ptr<SequenceState> Executor::make_sequences(std::int64_t sequences) 
   impl_->require_stepwise("make_sequences");
   if (sequences < 1)
     fail_run(fmt::format("memory of {} sequences was asked for; expected 1 or more", sequences));
+  std::int64_t bytes = 0;
+  for (const graph::Node& node : impl_->build->nodes)
+    bytes = graph::saturating_sum(bytes, graph::saturating_product(sequences, node.sequence_bytes));
+  if (const graph::MemoryBudget budget(*impl_->spec.device); !budget.allows(bytes)) {
+    fail_config(fmt::format("{} sequences of {} positions take {}, {}; keep fewer sequences at a time",
+                            sequences, impl_->spec.positions, graph::memory_text(bytes), budget.text()));
+  }
   auto kept = std::make_unique<KeptSequences>(*impl_->spec.device, impl_->spec.positions, sequences);
   for (const graph::Node& node : impl_->build->nodes) {
     if (node.sequence_bytes > 0) kept->add(node);
