@@ -181,7 +181,8 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
            {spread ? "spread" : "ids"},
            {{"rows", std::int64_t{5}}, {"width", width}, {"axes", spread ? axes : Numbers()}}},
           {"p", "positions", {"c"}, {{"context", ids[1] + 2}}},
-          ShardSpec().node("y", "p")};
+          {"g", "positions", {"p", spread ? "spread" : "ids"}, {{"context", std::int64_t{5}}}},
+          ShardSpec().node("y", "g")};
       list.insert(list.end(), std::begin(rest), std::end(rest));
       return list;
     };
