@@ -27,9 +27,9 @@ std::vector<Check> all_checks() {
        {plugin_checks(),         component_checks(), run_checks(),       layer_checks(),
         layer_gradient_checks(), model_checks(),     optimizer_checks(), optimizer_row_checks(),
         schedule_checks(),       dataset_checks(),   simulator_checks(), power_checks(),
-        transform_checks(),      reward_checks(),    precision_checks(), sync_checks(),
-        recovery_checks(),       transport_checks(), device_checks(),    device_quant_checks(),
-        observer_checks()}) {
+        transform_checks(),      tokenizer_checks(), reward_checks(),    precision_checks(),
+        sync_checks(),           recovery_checks(),  transport_checks(), device_checks(),
+        device_quant_checks(),   observer_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
