@@ -149,8 +149,9 @@ class Arguments {
   std::size_t count() const { return words_.size(); }
   /// Throws for options of other actions.
   void allow(std::initializer_list<const char*> names) const {
-    for (const auto& [name, value] : parsed_.values) {
-      if (name == "words" || value.defaulted()) continue;
+    for (const auto& given : parsed_.values) {
+      const std::string& name = given.first;
+      if (name == "words" || given.second.defaulted()) continue;
       if (std::ranges::none_of(names, [&](const char* allowed) { return name == allowed; }))
         fail_config(
             fmt::format("tenon tokenize {}: --{} belongs to another action (see: tenon tokenize --help)",

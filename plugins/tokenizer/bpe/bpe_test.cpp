@@ -432,6 +432,10 @@ TEST_F(BpeTest, RefusesFilesThatItCannotHold) {
                 ::testing::AllOf(HasSubstr("tokenizer file '" + path + "'"), HasSubstr(expected)));
   }
   EXPECT_THAT(error_of([&] { make("file = '" + folder_ + "'"); }), HasSubstr("tokenizer file '"));
+  const std::string huge = write("huge.json", good);
+  std::filesystem::resize_file(huge, static_cast<std::uintmax_t>(kLargestFile) + 1);
+  EXPECT_THAT(error_of([&] { make("file = '" + huge + "'"); }),
+              ::testing::AllOf(HasSubstr("tokenizer file '" + huge), HasSubstr("268435456")));
   EXPECT_THAT(error_of([&] { make(fmt::format("file = '{}'\npattern = 'gpt2'", write("good.json", good))); }),
               HasSubstr("option 'pattern' is for tokenizers without a file"));
 }
@@ -446,9 +450,9 @@ TEST_F(BpeTest, RefusesPatternsThatOtherProgramsReadDifferently) {
       {"(*UCP)a", "verbs are not supported"},
       {"[[:alpha:]]", "classes inside of classes are not supported"},
   };
-  for (const auto& [pattern, expected] : cases)
-    EXPECT_THAT(error_of([&] { make(fmt::format("pattern = \"{}\"", pattern)); }),
-                ::testing::AllOf(HasSubstr("tokenizer bpe: option 'pattern'"), HasSubstr(expected)));
+  for (const auto& one : cases)
+    EXPECT_THAT(error_of([&] { make(fmt::format("pattern = \"{}\"", one.first)); }),
+                ::testing::AllOf(HasSubstr("tokenizer bpe: option 'pattern'"), HasSubstr(one.second)));
 }
 
 TEST_F(BpeTest, RefusesTargetsThatItCannotLearn) {

@@ -498,7 +498,7 @@ Description read_tokenizer_json(std::string_view text, const std::string& label)
   made.merges.reserve(events.merges.size());
   std::string joined;
   for (std::size_t i = 0; i < events.merges.size(); ++i) {
-    const auto& [left, right] = events.merges[i];
+    const std::string &left = events.merges[i].first, &right = events.merges[i].second;
     const auto id_of = [&](const std::string& token) {
       const auto found = ids.find(token);
       if (found == ids.end())
