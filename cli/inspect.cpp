@@ -100,6 +100,7 @@ std::string snippet_of(const plugin::ComponentDescription& component) {
                                                              {"observer", "[[observe]]"},
                                                              {"layer", "[[model.layer]]"},
                                                              {"reward", "[data.reward]"},
+                                                             {"tokenizer", "[data.tokenizer]"},
                                                              {"power", "[[power.policy]]\nat = \"site\""}};
   const std::string kind(config::kind_name(component.kind));
   const auto table = kTables.find(kind);

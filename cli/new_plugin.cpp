@@ -257,6 +257,7 @@ std::string prefix_option() {
 /// The command that shows the component at work, after the build.
 std::string example_of(const std::string& kind) {
   if (kind == "reward") return "build/release/score \"two words\" \"words = 2\"";
+  if (kind == "tokenizer") return "tenon tokenize compare --tokenizer base.toml --tokenizer run.toml README.md";
   const bool has_own = kind == "power" || kind == "transform";
   return fmt::format("tenon {} run.toml", kind == "simulator" ? "simulate" : has_own ? kind : "train");
 }
@@ -285,7 +286,7 @@ void declare_new_plugin(po::options_description& options) {
   };
   text("kind",
        "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset, "
-       "simulator, power, transform, reward or observer");
+       "simulator, power, transform, tokenizer, reward or observer");
   text("name", "NAME  the component's `type` in TOML: lower case, digits, '_'");
   text("vendor", "WORD  of the plugin's id, WORD.NAME; default: example");
   text("out", "DIR  folder of the project, new or empty; default: NAME");
