@@ -67,11 +67,11 @@ def texts():
     return dict(zip(KINDS, (english, code, digits(draw), world(draw))))
 
 
-def learn(name, corpus):
+def learn(name, corpus, tokens=768):
     splitter, ignore_merges = NAMES[name]
     made = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     made.pre_tokenizer, made.decoder = splitter, decoders.ByteLevel()
-    made.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=768, special_tokens=SPECIAL, show_progress=False,
+    made.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=tokens, special_tokens=SPECIAL, show_progress=False,
                                                          initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     return made
 
