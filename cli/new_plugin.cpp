@@ -257,7 +257,8 @@ std::string prefix_option() {
 /// The command that shows the component at work, after the build.
 std::string example_of(const std::string& kind) {
   if (kind == "reward") return "build/release/score \"two words\" \"words = 2\"";
-  if (kind == "tokenizer") return "tenon tokenize compare --tokenizer base.toml --tokenizer run.toml README.md";
+  if (kind == "tokenizer")
+    return "tenon tokenize compare --tokenizer base.toml --tokenizer run.toml README.md";
   const bool has_own = kind == "power" || kind == "transform";
   return fmt::format("tenon {} run.toml", kind == "simulator" ? "simulate" : has_own ? kind : "train");
 }
