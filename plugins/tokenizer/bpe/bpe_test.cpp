@@ -260,6 +260,17 @@ TEST_F(BpeTest, BytesThatAreNoUtf8ArePiecesOfTheirOwn) {
   EXPECT_EQ(utf8_length("\xF4\x8F\xBF\xBF"), 4u);
 }
 
+/// As pre_tokenize_str() of `tokenizers` gives them: U+180E is no white space.
+TEST_F(BpeTest, WhiteSpaceIsTheUnicodeProperty) {
+  const std::string text = "a \xE1\xA0\x8E! \xE2\x80\xA8 b";
+  const Splitter splitter(kGpt2Pattern, "test");
+  Splitter::Scratch scratch;
+  Splitter::Pass pass(splitter, scratch, text);
+  std::vector<std::string> pieces;
+  for (std::string_view piece; pass.next(piece);) pieces.emplace_back(piece);
+  EXPECT_EQ(pieces, (std::vector<std::string>{"a", " \xE1\xA0\x8E!", " \xE2\x80\xA8", " b"}));
+}
+
 TEST_F(BpeTest, ThreadsGetTheSameIds) {
   const auto tokenizer = recorded("gpt2");
   const std::string text = read(kRecords + "english.txt") + read(kRecords + "world.txt");
