@@ -283,13 +283,11 @@ void encode_files(Registry& registry, const Arguments& arguments) {
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string_view text = maps[i].text();
     const DocumentCounts counts = for_each_document(text, rule, paths[i], [&](const TextDocument& document) {
-      const std::vector<std::int32_t> ids = (*tokenizer)->encode(document.text);
       if (!writer) {
-        std::cout << fmt::format("{}\n", fmt::join(ids, " "));
+        std::cout << fmt::format("{}\n", fmt::join((*tokenizer)->encode(document.text), " "));
         return;
       }
-      writer->append(ids);
-      writer->end_document();
+      writer->append_document(document, **tokenizer);
       done += static_cast<std::int64_t>(document.text.size() + document.separator.size());
       progress.at(done, writer->tokens());
     });
