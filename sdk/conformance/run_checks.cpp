@@ -5,6 +5,9 @@
 #include "subject.hpp"
 #include "transport_rig.hpp"
 
+#include <tenon/dataset.hpp>
+#include <tenon/on_policy.hpp>
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -20,7 +23,16 @@ std::string on_ranks(int ranks) {
   return fmt::format("on {} rank{}", ranks, ranks == 1 ? "" : "s");
 }
 
+/// The model of the kit is none from which samples could be drawn.
+void require_samples(Subject& subject) {
+  if (subject.kind() != Dataset::kKind) return;
+  const testing::Made<Dataset> data = subject.make<Dataset>();
+  if (data->query(OnPolicyDataset::kId) != nullptr)
+    not_applicable("its samples are drawn from a language model");
+}
+
 void completes(Subject& subject) {
+  require_samples(subject);
   require_threads(subject);
   for (const int ranks : kWorlds) {
     if (!subject.has_room(ranks)) continue;
@@ -46,6 +58,7 @@ void same_hashes(const RunResult& a, const RunResult& b, const std::string& what
 }
 
 void repeats(Subject& subject) {
+  require_samples(subject);
   subject.require_determinism();
   require_threads(subject);
   for (const int ranks : kTwice) {
@@ -59,6 +72,7 @@ void repeats(Subject& subject) {
 }
 
 void resumes(Subject& subject) {
+  require_samples(subject);
   subject.require_determinism();
   require_threads(subject);
   for (const int ranks : kTwice) {
@@ -85,6 +99,7 @@ bool runs_on_the_host(Subject& subject) {
 }
 
 void allocates_nothing(Subject& subject) {
+  require_samples(subject);
   require_threads(subject);
   if (!runs_on_the_host(subject))
     not_applicable("what launches take from the host's heap is the device's own affair");
