@@ -64,11 +64,14 @@
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/sdk/outside_training.hpp>
+#include <tenon/sdk/packed_files.hpp>
 #include <tenon/sdk/permutation.hpp>
 #include <tenon/sdk/quantizer.hpp>
 #include <tenon/sdk/row_update.hpp>
 #include <tenon/sdk/simulation.hpp>
 #include <tenon/sdk/site_selection.hpp>
+#include <tenon/sdk/text_documents.hpp>
+#include <tenon/sdk/token_files.hpp>
 #include <tenon/sdk/traffic.hpp>
 #include <tenon/sdk/update_rule.hpp>
 #include <tenon/sdk/update_rules.hpp>
@@ -371,6 +374,7 @@ TYPE(ParameterSet)
 TYPE(RowGradient)
 
 // <tenon/plugin.hpp>
+TYPE(PortSpec)
 TYPE(ComponentInfo)
 INSTANCE(StaticText, 64)
 TYPE(PluginHooks)
@@ -515,6 +519,10 @@ TYPE(NamePlan)
 TYPE(ModelNames)
 TYPE(ModelImporter)
 
+// <tenon/sdk/packed_files.hpp>
+TYPE(FileIdentity)
+TYPE(PackedFile)
+
 // <tenon/sdk/permutation.hpp>
 TYPE(Permutation)
 
@@ -533,6 +541,16 @@ TYPE(SimulationManifest)
 
 // <tenon/sdk/site_selection.hpp>
 TYPE(SiteSelection)
+
+// <tenon/sdk/text_documents.hpp>
+TYPE(DocumentForm)
+TYPE(DocumentRule)
+TYPE(TextDocument)
+TYPE(DocumentCounts)
+
+// <tenon/sdk/token_files.hpp>
+TYPE(DocumentIndex)
+TYPE(TokenFileWriter)
 
 // <tenon/sdk/traffic.hpp>
 TYPE(Traffic)
@@ -555,6 +573,7 @@ TYPE(LambWeightsRule)
 INSTANCE(RuleList, tenon::AdamWRule)
 
 // <tenon/phases.hpp>
+TYPE(Phase)
 TYPE(PhaseObserver)
 
 // <tenon/power.hpp>
