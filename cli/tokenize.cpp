@@ -167,7 +167,7 @@ class Arguments {
   }
   /// A file that does not exist yet.
   std::string new_file() const {
-    const auto path = get<std::string>("out");
+    auto path = get<std::string>("out");
     if (path.empty()) fail_config("tenon tokenize: --out is empty; name a new file");
     if (make_posix_files()->exists(path))
       fail_config(fmt::format("tenon tokenize {}: --out '{}' exists; name a new file", words_[0], path));

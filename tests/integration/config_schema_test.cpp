@@ -305,9 +305,8 @@ void edit_runs(Tally& tally) {
                                 preset.string() + "\"]\n");
   }
   for (const fs::path& file : runs) {
-    std::vector<std::string> sets;
-    if (file.filename().string().find("criteo") != std::string::npos)
-      sets.push_back("data.path=" + (scratch / "text.txt").string());
+    std::vector<std::string> sets =
+        data_of_shipped(file.filename().string(), (scratch / "text.txt").string());
     if (file.filename() == "device_cuda.toml") sets.push_back("device.type=cuda_emulated");
     const Config config = Config::load(file.string(), sets);
     Value root = config.root();

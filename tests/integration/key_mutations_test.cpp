@@ -70,12 +70,8 @@ void mutate_runs(Total& total) {
   std::set<std::string> proven;
   for (const fs::path& file : runs) {
     SCOPED_TRACE(file.string());
-    // Click logs and sums are not shipped; their keys are checked whatever file they name.
-    const std::string name = file.filename().string();
-    const bool needs_data =
-        name.find("criteo") != std::string::npos || name.find("arithmetic_sft") != std::string::npos;
-    std::vector<std::string> sets;
-    if (needs_data) sets.push_back("data.path=" + (scratch / "text.txt").string());
+    std::vector<std::string> sets =
+        data_of_shipped(file.filename().string(), (scratch / "text.txt").string());
     // Its device exists where CUDA does; the emulated one takes the same keys.
     if (file.filename() == "device_cuda.toml") sets.push_back("device.type=cuda_emulated");
     const config::MutationReport report =

@@ -209,6 +209,14 @@ type = "tables"
 
 }  // namespace
 
+std::vector<std::string> data_of_shipped(const std::string& name, const std::string& file) {
+  std::vector<std::string> sets;
+  const auto is_of = [&](const char* words) { return name.find(words) != std::string::npos; };
+  if (is_of("criteo") || is_of("arithmetic")) sets.push_back("data.path=" + file);
+  if (is_of("arithmetic_rl")) sets.push_back("data.conversations.path=" + file);
+  return sets;
+}
+
 std::string clicks_run() {
   return replaced(kClicks, "{source}", TENON_SOURCE_DIR);
 }

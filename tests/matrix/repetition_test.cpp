@@ -13,6 +13,9 @@ using Sets = std::vector<std::string>;
 
 /// Settings that make a configuration small; those without an entry run unchanged.
 const std::map<std::string, Sets> kSmall = {
+    {"arithmetic_rl",
+     {"data.batch=2", "data.answers=2", "data.conversations.batch=2", "data.context=16",
+      "data.conversations.context=16", "data.answer_tokens=4", "model.width=12", "model.heads=3"}},
     {"arithmetic_sft", {"data.batch=2", "data.context=16", "model.width=12", "model.heads=3"}},
     {"gpt_tiny", {"data.context=16", "data.batch=2", "model.layers=1", "model.width=12", "model.heads=3"}},
     {"lenet5", {"data.batch=4"}},
@@ -78,13 +81,18 @@ TEST_P(Repetition, EndsWithTheSameBits) {
                "run.steps=4",      "run.eval_every=0",      "run.eval_batches=1"};
   if (GetParam().name.starts_with("dlrm_criteo"))
     sets.push_back("data.path=" + (scratch / "clicks.txt").string());
-  if (GetParam().name.starts_with("arithmetic_sft")) {
+  if (GetParam().name.starts_with("arithmetic")) {
     std::string sums;
-    for (int i = 0; i < 40; ++i)
+    for (int i = 0; i < 40; ++i) {
+      const std::string sum = std::to_string(i + 7);
       sums += R"({"messages": [{"role": "user", "content": ")" + std::to_string(i) +
-              R"(+7"}, {"role": "assistant", "content": ")" + std::to_string(i + 7) + "\"}]}\n";
-    write_file(scratch / "sums.jsonl", sums);
-    sets.push_back("data.path=" + (scratch / "sums.jsonl").string());
+              R"(+7"}, {"role": "assistant", "content": ")" + sum + R"("}], "answer": ")" + sum + "\"}\n";
+    }
+    const fs::path file = scratch / "sums.jsonl";
+    write_file(file, sums);
+    sets.push_back("data.path=" + file.string());
+    if (GetParam().name.starts_with("arithmetic_rl"))
+      sets.push_back("data.conversations.path=" + file.string());
   }
   sets.insert(sets.end(), GetParam().sets.begin(), GetParam().sets.end());
   std::string weights, state;
