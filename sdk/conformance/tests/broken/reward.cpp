@@ -2,9 +2,12 @@
 #include <tenon/plugin.hpp>
 #include <tenon/reward.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -32,13 +35,13 @@ class SharesItsScratch final : public Base {
   using Base::Base;
   void score(const RewardSample& given, RewardParts& parts) const override {
     count_ = 0;
-    for (int round = 0; round < 50; ++round)
-      for (const char c : given.answer.substr(0, 500)) count_ = count_ + (c == '4' ? 1 : 0);
+    for (const char c : given.answer.substr(0, 500)) count_ += c == '4' ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));  // lets the others in, on one core too
     parts.add("fours", count_);
   }
 
  private:
-  mutable volatile int count_ = 0;
+  mutable std::atomic<int> count_ = 0;
 };
 
 class DividesByTheLength final : public Base {
