@@ -27,7 +27,6 @@
 #include <tenon/stepwise.hpp>
 #include <tenon/stored_model.hpp>
 #include <tenon/tier.hpp>
-#include <tenon/tokenizer.hpp>
 #include <tenon/transform.hpp>
 
 #include <limits>
@@ -52,9 +51,6 @@ SequenceState::~SequenceState() = default;
 Generator::~Generator() = default;
 LanguageModel::~LanguageModel() = default;
 OnPolicyDataset::~OnPolicyDataset() = default;
-Tokenizer::~Tokenizer() = default;
-TokenizerFile::~TokenizerFile() = default;
-TokenizerTraining::~TokenizerTraining() = default;
 RewardParts::~RewardParts() = default;
 Reward::~Reward() = default;
 RowLookupHandler::~RowLookupHandler() = default;
