@@ -16,6 +16,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -409,19 +410,14 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace
-
-Description read_tokenizer_json(std::string_view text, const std::string& label) {
-  FileEvents events(label);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &events);
-  const Value value = events.take();
+/// Everything but vocabulary and merges: sets what this tokenizer reads, and refuses what it has not.
+void read_settings(const Value& value, const std::string& label, Description& made) {
   Table root(value, "", label);
   root.text("version", "1.0");
   root.expect_none("truncation");
   root.expect_none("padding");
   root.expect_none("normalizer");
 
-  Description made;
   made.special = special_tokens(root);
   made.pattern = pattern_of(root);
   if (const Value* processor = root.find("post_processor"))
@@ -442,10 +438,16 @@ Description read_tokenizer_json(std::string_view text, const std::string& label)
     if (const Value* found = model.find(key)) model.refuse(key, *found, key[0] == 'v' ? "a table" : "a list");
   model.expect_no_more();
   root.expect_no_more();
+}
 
-  // Ids by the tokens' own texts, in which merges name them.
-  std::int64_t largest = -1;
-  std::unordered_map<std::string_view, std::int32_t> ids;
+/// By the tokens' own texts, in which merges name them.
+using TokenIds = std::unordered_map<std::string_view, std::int32_t>;
+
+/// Refuses ids that are out of range, and texts that are listed twice. `largest`: of all ids.
+TokenIds ids_of_tokens(const FileEvents& events, std::span<const SpecialToken> special,
+                       const std::string& label, std::int64_t& largest) {
+  largest = -1;
+  TokenIds ids;
   ids.reserve(events.vocabulary.size());
   for (const Entry& entry : events.vocabulary) {
     if (entry.id < 0 || entry.id >= kMostTokens)
@@ -455,20 +457,25 @@ Description read_tokenizer_json(std::string_view text, const std::string& label)
       fail_config(fmt::format("{}: model.vocab: token '{}' is listed twice", label, entry.text));
     largest = std::max(largest, entry.id);
   }
-  for (const SpecialToken& token : made.special) {
+  for (const SpecialToken& token : special) {
     largest = std::max<std::int64_t>(largest, token.id);
     const auto found = ids.find(token.text);
     if (found != ids.end() && found->second != token.id)
       fail_config(fmt::format("{}: added_tokens: '{}' has the id {}, and {} in model.vocab", label,
                               token.text, token.id, found->second));
   }
-  const auto count = static_cast<std::int64_t>(events.vocabulary.size() + made.special.size());
+  const auto count = static_cast<std::int64_t>(events.vocabulary.size() + special.size());
   if (largest + 1 > 2 * count + kMostGaps)
     fail_config(
         fmt::format("{}: model.vocab: the largest id is {}, and there are {} tokens; expected at most {} ids "
                     "without a token",
                     label, largest, count, count + kMostGaps));
+  return ids;
+}
 
+/// Fills the tokens of `made`, whose special ones are known, with the bytes that they stand for.
+void read_tokens(const FileEvents& events, const std::string& label, std::int64_t largest,
+                 Description& made) {
   made.tokens.resize(static_cast<std::size_t>(largest + 1));
   for (const SpecialToken& token : made.special) made.tokens[static_cast<std::size_t>(token.id)] = token.text;
   const auto is_special = [&](std::int64_t id) {
@@ -494,7 +501,9 @@ Description read_tokenizer_json(std::string_view text, const std::string& label)
                       label, entry.text, entry.id));
     bytes = *found;
   }
+}
 
+void read_merges(const FileEvents& events, const TokenIds& ids, const std::string& label, Description& made) {
   made.merges.reserve(events.merges.size());
   std::string joined;
   for (std::size_t i = 0; i < events.merges.size(); ++i) {
@@ -509,6 +518,19 @@ Description read_tokenizer_json(std::string_view text, const std::string& label)
     joined = left + right;
     made.merges.push_back({id_of(left), id_of(right), id_of(joined)});
   }
+}
+
+}  // namespace
+
+Description read_tokenizer_json(std::string_view text, const std::string& label) {
+  FileEvents events(label);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &events);
+  Description made;
+  read_settings(events.take(), label, made);
+  std::int64_t largest = -1;
+  const TokenIds ids = ids_of_tokens(events, made.special, label, largest);
+  read_tokens(events, label, largest, made);
+  read_merges(events, ids, label, made);
   return made;
 }
 
