@@ -56,6 +56,8 @@ TEST_P(RowBits, RowsOfAProductDependOnNoOtherRow) {
   if (tested_device() == "cuda") return;  // its library chooses the order of sums by the shape
   const std::string_view kernels = device_.kernel_choice();
   const bool many = !uses_onednn() || kernels.substr(0, 6) == "avx512" || kernels.substr(0, 3) == "amx";
+  // Its units for bf16 are promised nothing: no machine with them has run this.
+  const bool tiles = uses_onednn() && device_.features().find("amx_bf16") != std::string_view::npos;
   const struct {
     std::int64_t n, k;
   } shapes[] = {{128, 128}, {384, 128}, {100, 37}, {128, 512}, {70, 1000}, {1030, 16}, {2048, 24}};
@@ -66,6 +68,7 @@ TEST_P(RowBits, RowsOfAProductDependOnNoOtherRow) {
                                    Epilogue::kRelu, Epilogue::kSilu, Epilogue::kSquaredRelu}) {
           // All maps once, without and with a bias in turn.
           if (map != Epilogue::kNone && (s.n != 384 || transposed)) continue;
+          if (tiles && dtype == DType::kBF16) continue;
           const bool bias = map != Epilogue::kNone || s.n == 100;
           const Owned b(device_, transposed ? Shape{s.n, s.k} : Shape{s.k, s.n}, dtype,
                         numbers(s.n * s.k, "b", dtype)),
