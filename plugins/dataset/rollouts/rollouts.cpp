@@ -175,7 +175,7 @@ void Rollouts::read(const BatchRequest& request, std::span<const TensorView> fie
     std::fill_n(advantages + at, context_, bits(0));
     if (i >= request.count) continue;
     const std::int64_t sample = request.first + i;
-    if (!prepared_) {  // a prompt that nobody has answered
+    if (!prepared_) {  // prompts without answers
       const std::vector<std::int32_t>& ids = prompts_[prompt_of(sample)].ids;
       std::copy(ids.begin(), ids.end(), tokens + at);
       continue;
