@@ -29,7 +29,7 @@ RelativeError::RelativeError(const SampleSums& sums, double offset, double scale
 }
 
 RelativeL2::RelativeL2(const Options& options)
-    : metric_(options.text("metric")), offset_(options.real("offset")), scale_(options.real("scale")) {}
+    : Loss(options), offset_(options.real("offset")), scale_(options.real("scale")) {}
 
 void RelativeL2::infer(InferContext& context) {
   const Layout layout = context.input(0).layout, targets = context.input(1).layout;
@@ -124,11 +124,11 @@ void RelativeL2::write_gradient(BackwardContext& context, int input) {
     const double s = std::abs(scale_), norm = relative.target_norm;
     // At x = t the norm has no gradient; 0 is one of its subgradients.
     if (relative.error_norm > 0)
-      elementwise_->axpy((input == 0 ? 1 : -1) * seed_ * s / (relative.error_norm * norm),
+      elementwise_->axpy((input == 0 ? 1 : -1) * seed() * s / (relative.error_norm * norm),
                          error(context, sample), out);
     if (input == 0) continue;
     const TensorView stands_for = target(context, sample), offset = error(context, sample);
-    const double factor = -seed_ * s * scale_ * relative.error_norm / (norm * norm * norm);
+    const double factor = -seed() * s * scale_ * relative.error_norm / (norm * norm * norm);
     elementwise_->axpy(factor * scale_, stands_for, out);
     elementwise_->fill(offset, offset_);
     elementwise_->axpy(factor, offset, out);

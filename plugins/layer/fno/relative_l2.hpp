@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 
 #include <tenon/ops/elementwise.hpp>
@@ -40,7 +41,7 @@ struct RelativeError {
   double target_norm = 0;  ///< of offset + scale t
 };
 
-class RelativeL2 final : public Layer, public LossLayer {
+class RelativeL2 final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       layer_common::metric_name(),
@@ -60,11 +61,6 @@ class RelativeL2 final : public Layer, public LossLayer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   /// Sums over each sample of the batch; leaves x - t and t of this rank's points in the workspaces.
@@ -74,8 +70,7 @@ class RelativeL2 final : public Layer, public LossLayer {
   TensorView target(RunContext& context, std::int64_t sample) const;
   void write_gradient(BackwardContext& context, int input);
 
-  std::string metric_;
-  double offset_, scale_, seed_ = 1;
+  double offset_, scale_;
   std::int64_t batch_ = 0, points_ = 0;  ///< of this rank
   std::int64_t first_sample_ = 0;
   DType dtype_ = DType::kF32;

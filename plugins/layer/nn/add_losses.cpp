@@ -66,7 +66,7 @@ void AddLosses::backward(BackwardContext& context) {
       device_->copy(sink.view, {before.data(), {2}, DType::kF64, MemorySpace::kHost});
       device_->synchronize();
     }
-    write(sink.view, before[0] + seed_ * factors_[i], before[1]);
+    write(sink.view, before[0] + seed() * factors_[i], before[1]);
   }
 }
 

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 
 #include <array>
-#include <string>
 #include <vector>
 
 namespace tenon::nn {
 
-class AddLosses final : public Layer, public LossLayer {
+class AddLosses final : public layer_common::Loss {
  public:
   static constexpr auto kBalances = option::choice<bool>({{"none", false}, {"equal", true}});
   static constexpr OptionSpec kOptions[] = {
@@ -34,15 +34,10 @@ class AddLosses final : public Layer, public LossLayer {
                                        .ports = kPorts};
 
   explicit AddLosses(const Options& options)
-      : options_(options), balanced_(options.choice("balance", kBalances)), metric_(options.text("metric")) {}
+      : Loss(options), options_(options), balanced_(options.choice("balance", kBalances)) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   /// {sum, count} of an input.
@@ -51,8 +46,6 @@ class AddLosses final : public Layer, public LossLayer {
 
   const Options& options_;
   bool balanced_;
-  std::string metric_;
-  double seed_ = 1;
   Device* device_ = nullptr;
   std::vector<double> weights_;  ///< of the means
   std::vector<double> factors_;  ///< of the sums, in the newest forward

@@ -17,7 +17,7 @@ void HeadCrossEntropy::forward(ForwardContext& context) {
 }
 
 void HeadCrossEntropy::backward(BackwardContext& context) {
-  head_.backward(context, smoothing_, seed_, {});
+  head_.backward(context, smoothing_, seed(), {});
 }
 
 }  // namespace tenon::nn

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "chunked_head.hpp"
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 #include "losses.hpp"
 
-#include <string>
-
 namespace tenon::nn {
 
-class HeadCrossEntropy final : public Layer, public LossLayer {
+class HeadCrossEntropy final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       kVocabulary, kHeadWeight, kHeadInitScale, kChunkRows, kLabelSmoothing, layer_common::metric_name(),
@@ -26,21 +25,14 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
       .ports = kPorts};
 
   explicit HeadCrossEntropy(const Options& options)
-      : options_(options), metric_(options.text("metric")), smoothing_(options.real("label_smoothing")) {}
+      : Loss(options), options_(options), smoothing_(options.real("label_smoothing")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   const Options& options_;
-  std::string metric_;
   double smoothing_;
-  double seed_ = 1;
   ChunkedHead head_;
   LossSum sum_;
   WorkspaceRef losses_;

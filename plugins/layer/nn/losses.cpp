@@ -66,6 +66,54 @@ void LossSum::write(double sum, double count, TensorView output) {
   device_->synchronize();  // `result` ends with this call
 }
 
+void HostTerms::infer(InferContext& context, const Layout& places) {
+  elements_ = context.input(0).shape.elements();
+  type_ = statistics(context.activations());
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
+  reduce_ = &device_->family<ReduceOps>();
+  wide_ = context.workspace(window_bytes(DType::kF64, elements_));
+  rounded_ = context.workspace(window_bytes(type_, elements_));
+  narrow_ = context.workspace(window_bytes(DType::kF64, elements_));
+  sum_.infer(context, places, 0);
+}
+
+void HostTerms::read(RunContext& context, int input, std::vector<double>& to) {
+  const TensorView wide = window(context.workspace(wide_), 0, DType::kF64, {elements_});
+  elementwise_->convert(flat(context.input(input)), wide);
+  const auto here = wide_stage_.read(*device_, wide).span<double>();
+  to.assign(here.begin(), here.end());
+}
+
+TensorView HostTerms::rounded(RunContext& context, const std::vector<double>& values) {
+  const TensorView result = window(context.workspace(rounded_), 0, type_, {elements_});
+  const TensorView here = rounded_stage_.room(result);
+  if (type_ == DType::kF64) {
+    std::copy(values.begin(), values.end(), here.as<double>());
+  } else {
+    std::transform(values.begin(), values.end(), here.as<float>(),
+                   [](double value) { return static_cast<float>(value); });
+  }
+  rounded_stage_.write(*device_, result);
+  return result;
+}
+
+void HostTerms::write(ForwardContext& context, const std::vector<double>& terms, double counted) {
+  sum_.write(reduce_->sum(rounded(context, terms)), counted, context.output(0));
+}
+
+void HostTerms::pass(BackwardContext& context, const std::vector<double>& gradient,
+                     const GradientSink& sink) {
+  if (sink.view.empty()) return;
+  TensorView passed = rounded(context, gradient);
+  if (sink.view.dtype != type_) {
+    const TensorView narrow = window(context.workspace(narrow_), 0, sink.view.dtype, passed.shape);
+    elementwise_->convert(passed, narrow);
+    passed = narrow;
+  }
+  pass_on(*device_, *elementwise_, passed, sink);
+}
+
 // Layer `softmax_cross_entropy`: keeps one log-sum-exp per row instead of the probabilities.
 
 void SoftmaxCrossEntropy::infer(InferContext& context) {
@@ -97,7 +145,7 @@ void SoftmaxCrossEntropy::backward(BackwardContext& context) {
   const TensorView logits = matrix(context.input(0));
   const TensorView written =
       dx.accumulate ? window(context.workspace(spare_), 0, logits.dtype, logits.shape) : matrix(dx.view);
-  nn_->softmax_cross_entropy_backward(logits, flat(context.input(1)), smoothing_, context.saved(lse_), seed_,
+  nn_->softmax_cross_entropy_backward(logits, flat(context.input(1)), smoothing_, context.saved(lse_), seed(),
                                       written);
   if (dx.accumulate) pass_on(*device_, *elementwise_, written, dx);
 }
@@ -145,7 +193,7 @@ void Mse::forward(ForwardContext& context) {
 
 void Mse::backward(BackwardContext& context) {
   const TensorView error = difference(context).values;
-  elementwise_->scale(error, 2 * seed_);
+  elementwise_->scale(error, 2 * seed());
   for (int i = 0; i < 2; ++i) {
     if (i == 1) elementwise_->scale(error, -1);
     const GradientSink sink = context.input_gradient(i);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 
 #include <tenon/ops/norm.hpp>
@@ -46,10 +47,38 @@ class LossSum {
   std::unique_ptr<LinearMap> all_parts_;  // null where nothing is sharded
 };
 
+/// Terms of a loss that the host computes in f64, one for each element of input 0. They are rounded once to
+/// the dtype of statistics and added as those of other losses are.
+class HostTerms {
+ public:
+  /// `places`: the layout of input 0. Declares output 0 of the layer, and workspaces.
+  void infer(InferContext& context, const Layout& places);
+  /// On this rank.
+  std::int64_t count() const { return elements_; }
+  /// A real input.
+  void read(RunContext& context, int input, std::vector<double>& to);
+  /// Collective. Output 0: the sum of the terms, and how many `counted`.
+  void write(ForwardContext& context, const std::vector<double>& terms, double counted);
+  /// Hands a gradient on; an empty sink is none.
+  void pass(BackwardContext& context, const std::vector<double>& gradient, const GradientSink& sink);
+
+ private:
+  TensorView rounded(RunContext& context, const std::vector<double>& values);
+
+  std::int64_t elements_ = 0;
+  DType type_ = DType::kF32;
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  ReduceOps* reduce_ = nullptr;
+  LossSum sum_;
+  WorkspaceRef wide_, rounded_, narrow_;
+  HostStage wide_stage_, rounded_stage_;
+};
+
 /// Layer `softmax_cross_entropy`: the loss of plain logits [..., classes] against class numbers [...]. For
 /// language models use `head_cross_entropy`, which never holds the logits of a whole batch. Rows may be
 /// sharded over a mesh, classes not.
-class SoftmaxCrossEntropy final : public Layer, public LossLayer {
+class SoftmaxCrossEntropy final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       kLabelSmoothing,
@@ -65,20 +94,13 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
                                        .ports = kPorts};
 
   explicit SoftmaxCrossEntropy(const Options& options)
-      : smoothing_(options.real("label_smoothing")), metric_(options.text("metric")) {}
+      : Loss(options), smoothing_(options.real("label_smoothing")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   double smoothing_;
-  std::string metric_;
-  double seed_ = 1;
   Device* device_ = nullptr;
   NeuralOps* nn_ = nullptr;
   Elementwise* elementwise_ = nullptr;
@@ -90,7 +112,7 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
 /// Layer `mse`: the loss sum((x - t)^2) of predictions x against targets t of equal shape; the count is the
 /// number of elements, so the mean is PyTorch's MSELoss. A target that is not a number does not count: data
 /// sets use it for padding. Both may be sharded over a mesh in any way, alike.
-class Mse final : public Layer, public LossLayer {
+class Mse final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       layer_common::metric_name(),
@@ -104,15 +126,10 @@ class Mse final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  explicit Mse(const Options& options) : metric_(options.text("metric")) {}
+  explicit Mse(const Options& options) : Loss(options) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   /// x - t, in the workspace and in the dtype of statistics; 0 for targets that do not count.
@@ -122,8 +139,6 @@ class Mse final : public Layer, public LossLayer {
   };
   Error difference(RunContext& context) const;
 
-  std::string metric_;
-  double seed_ = 1;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   ReduceOps* reduce_ = nullptr;
@@ -133,7 +148,7 @@ class Mse final : public Layer, public LossLayer {
 
 /// Layer `accuracy`: number of targets that are the greatest logit of their row (the first of equals). A
 /// metric beside the trained loss: its gradient is zero.
-class Accuracy final : public Layer, public LossLayer {
+class Accuracy final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::text("metric", "\"accuracy\"").doc_text("name of the metric"),
@@ -147,18 +162,12 @@ class Accuracy final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  explicit Accuracy(const Options& options) : metric_(options.text("metric")) {}
+  explicit Accuracy(const Options& options) : Loss(options) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double) override {}
-  std::string_view metric() const override { return metric_; }
 
  private:
-  std::string metric_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   LossSum sum_;

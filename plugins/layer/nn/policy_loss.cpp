@@ -1,5 +1,4 @@
-// Layer `policy_loss`: ratios and terms in f64, rounded once to the dtype of statistics and added as other
-// losses are. Equal log-probabilities give a ratio of exactly 1.
+// Layer `policy_loss`: ratios are of f64, so equal log-probabilities give a ratio of exactly 1.
 #include "policy_loss.hpp"
 
 #include <tenon/host.hpp>
@@ -22,15 +21,8 @@ void PolicyLoss::infer(InferContext& context) {
                                   kNames[i], layout_text(other), layout_text(values)));
     context.keep_input(i);
   }
-  elements_ = context.input(0).shape.elements();
-  type_ = statistics(context.activations());
   device_ = &context.device();
-  elementwise_ = &device_->family<Elementwise>();
-  reduce_ = &device_->family<ReduceOps>();
-  wide_ = context.workspace(window_bytes(DType::kF64, elements_));
-  rounded_ = context.workspace(window_bytes(type_, elements_));
-  narrow_ = context.workspace(window_bytes(DType::kF64, elements_));
-  sum_.infer(context, values, 0);
+  host_terms_.infer(context, values);
 }
 
 void PolicyLoss::read(RunContext& context, int input, std::vector<double>& to) {
@@ -42,10 +34,7 @@ void PolicyLoss::read(RunContext& context, int input, std::vector<double>& to) {
                    [](std::int64_t word) { return std::bit_cast<double>(word); });
     return;
   }
-  const TensorView wide = window(context.workspace(wide_), 0, DType::kF64, {elements_});
-  elementwise_->convert(value, wide);
-  const auto here = stage_.read(*device_, wide).span<double>();
-  to.assign(here.begin(), here.end());
+  host_terms_.read(context, input, to);
 }
 
 void PolicyLoss::read(RunContext& context) {
@@ -60,19 +49,6 @@ void PolicyLoss::read(RunContext& context) {
   }
 }
 
-TensorView PolicyLoss::rounded(RunContext& context, const std::vector<double>& values) {
-  const TensorView result = window(context.workspace(rounded_), 0, type_, {elements_});
-  const TensorView here = rounded_stage_.room(result);
-  if (type_ == DType::kF64) {
-    std::copy(values.begin(), values.end(), here.as<double>());
-  } else {
-    std::transform(values.begin(), values.end(), here.as<float>(),
-                   [](double value) { return static_cast<float>(value); });
-  }
-  rounded_stage_.write(*device_, result);
-  return result;
-}
-
 void PolicyLoss::forward(ForwardContext& context) {
   read(context);
   std::int64_t counted = 0;
@@ -81,7 +57,7 @@ void PolicyLoss::forward(ForwardContext& context) {
     const double bounded = std::clamp(ratios_[i], 1 - clip_, 1 + clip_);
     terms_[i] = counts_[i] ? -std::min(ratios_[i] * advantages_[i], bounded * advantages_[i]) : 0;
   }
-  sum_.write(reduce_->sum(rounded(context, terms_)), static_cast<double>(counted), context.output(0));
+  host_terms_.write(context, terms_, static_cast<double>(counted));
 }
 
 void PolicyLoss::record(RunContext& context) {
@@ -117,20 +93,10 @@ void PolicyLoss::backward(BackwardContext& context) {
       const double of_ratio = bounded(i) ? 0 : ratios_[i] * advantages_[i];
       const double of_advantage = bounded(i) ? std::clamp(ratios_[i], 1 - clip_, 1 + clip_) : ratios_[i];
       const double slope = input == 0 ? of_ratio : input == 1 ? -of_ratio : of_advantage;
-      terms_[i] = counts_[i] ? -seed_ * slope : 0;
+      terms_[i] = counts_[i] ? -seed() * slope : 0;
     }
-    pass(context, sink);
+    host_terms_.pass(context, terms_, sink);
   }
-}
-
-void PolicyLoss::pass(RunContext& context, const GradientSink& sink) {
-  TensorView gradient = rounded(context, terms_);
-  if (sink.view.dtype != type_) {
-    const TensorView narrow = window(context.workspace(narrow_), 0, sink.view.dtype, gradient.shape);
-    elementwise_->convert(gradient, narrow);
-    gradient = narrow;
-  }
-  pass_on(*device_, *elementwise_, gradient, sink);
 }
 
 }  // namespace tenon::nn

@@ -7,16 +7,16 @@
 // The host computes it: places are few beside the logits that they come from.
 #pragma once
 
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 #include "losses.hpp"
 
-#include <string>
 #include <utility>
 #include <vector>
 
 namespace tenon::nn {
 
-class PolicyLoss final : public Layer, public LossLayer {
+class PolicyLoss final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("clip", "0.2")
@@ -38,16 +38,10 @@ class PolicyLoss final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  PolicyLoss(const Options& options, Host& host)
-      : host_(host), clip_(options.real("clip")), metric_(options.text("metric")) {}
+  PolicyLoss(const Options& options, Host& host) : Loss(options), host_(host), clip_(options.real("clip")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
   /// Reads the inputs into the vectors below.
@@ -55,23 +49,12 @@ class PolicyLoss final : public Layer, public LossLayer {
   void read(RunContext& context, int input, std::vector<double>& to);
   /// Distances of the ratios from 1, for the run's metrics: once for each micro-batch.
   void record(RunContext& context);
-  /// Writes host values, rounded, to the workspace `rounded_` and returns it.
-  TensorView rounded(RunContext& context, const std::vector<double>& values);
-  /// Adds the terms to a gradient.
-  void pass(RunContext& context, const GradientSink& sink);
 
   Host& host_;
   double clip_;
-  std::string metric_;
-  double seed_ = 1;
-  std::int64_t elements_ = 0;
-  DType type_ = DType::kF32;  ///< of the terms
   Device* device_ = nullptr;
-  Elementwise* elementwise_ = nullptr;
-  ReduceOps* reduce_ = nullptr;
-  LossSum sum_;
-  WorkspaceRef wide_, rounded_, narrow_;
-  HostStage stage_, targets_stage_, rounded_stage_;
+  HostTerms host_terms_;
+  HostStage stage_, targets_stage_;
   std::vector<double> ratios_, advantages_, terms_;
   std::vector<bool> counts_;
   std::pair<std::int64_t, int> recorded_{-1, -1};  ///< slot and micro-batch

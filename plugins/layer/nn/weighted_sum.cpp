@@ -1,5 +1,4 @@
-// Layer `weighted_sum`: terms in f64, rounded once to the dtype of statistics and added as other losses are,
-// so that it has the bits of a loss that it writes out.
+// A loss that this layer writes out as a sum has the same bits here.
 #include "weighted_sum.hpp"
 
 #include <fmt/format.h>
@@ -27,23 +26,8 @@ void WeightedSum::infer(InferContext& context) {
     context.keep_input(i);
   }
   if (weights_ >= 0) context.keep_input(0);  // for their gradient
-  elements_ = context.input(0).shape.elements();
-  type_ = statistics(context.activations());
   device_ = &context.device();
-  elementwise_ = &device_->family<Elementwise>();
-  reduce_ = &device_->family<ReduceOps>();
-  wide_ = context.workspace(window_bytes(DType::kF64, elements_));
-  rounded_ = context.workspace(window_bytes(type_, elements_));
-  narrow_ = context.workspace(window_bytes(DType::kF64, elements_));
-  sum_.infer(context, values, 0);
-}
-
-const std::vector<double>& WeightedSum::real(RunContext& context, int input, std::vector<double>& to) {
-  const TensorView wide = window(context.workspace(wide_), 0, DType::kF64, {elements_});
-  elementwise_->convert(flat(context.input(input)), wide);
-  const auto here = wide_stage_.read(*device_, wide).span<double>();
-  to.assign(here.begin(), here.end());
-  return to;
+  terms_.infer(context, values);
 }
 
 std::span<const std::int32_t> WeightedSum::mask(RunContext& context) {
@@ -51,22 +35,9 @@ std::span<const std::int32_t> WeightedSum::mask(RunContext& context) {
   return mask_stage_.read(*device_, context.input(mask_)).span<std::int32_t>();
 }
 
-TensorView WeightedSum::rounded(RunContext& context, const std::vector<double>& values) {
-  const TensorView result = window(context.workspace(rounded_), 0, type_, {elements_});
-  const TensorView here = rounded_stage_.room(result);
-  if (type_ == DType::kF64) {
-    std::copy(values.begin(), values.end(), here.as<double>());
-  } else {
-    std::transform(values.begin(), values.end(), here.as<float>(),
-                   [](double value) { return static_cast<float>(value); });
-  }
-  rounded_stage_.write(*device_, result);
-  return result;
-}
-
 void WeightedSum::forward(ForwardContext& context) {
-  real(context, 0, values_);
-  if (weights_ >= 0) real(context, weights_, factors_);
+  terms_.read(context, 0, values_);
+  if (weights_ >= 0) terms_.read(context, weights_, factors_);
   const auto counts = mask(context);
   std::int64_t counted = 0;
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -75,7 +46,7 @@ void WeightedSum::forward(ForwardContext& context) {
     const double weight = weights_ >= 0 ? factors_[i] : 1;
     values_[i] = counts_here ? scale_ * values_[i] * weight : 0;
   }
-  sum_.write(reduce_->sum(rounded(context, values_)), static_cast<double>(counted), context.output(0));
+  terms_.write(context, values_, static_cast<double>(counted));
 }
 
 void WeightedSum::backward(BackwardContext& context) {
@@ -83,17 +54,11 @@ void WeightedSum::backward(BackwardContext& context) {
   const auto pass = [&](int input, int other) {
     const GradientSink sink = context.input_gradient(input);
     if (sink.view.empty()) return;
-    values_.assign(static_cast<std::size_t>(elements_), 1.0);
-    if (other >= 0) real(context, other, values_);
+    values_.assign(static_cast<std::size_t>(terms_.count()), 1.0);
+    if (other >= 0) terms_.read(context, other, values_);
     for (std::size_t i = 0; i < values_.size(); ++i)
-      values_[i] = counts.empty() || counts[i] >= 0 ? seed_ * scale_ * values_[i] : 0;
-    TensorView gradient = rounded(context, values_);
-    if (sink.view.dtype != type_) {
-      const TensorView narrow = window(context.workspace(narrow_), 0, sink.view.dtype, gradient.shape);
-      elementwise_->convert(gradient, narrow);
-      gradient = narrow;
-    }
-    pass_on(*device_, *elementwise_, gradient, sink);
+      values_[i] = counts.empty() || counts[i] >= 0 ? seed() * scale_ * values_[i] : 0;
+    terms_.pass(context, values_, sink);
   };
   pass(0, weights_);
   if (weights_ >= 0) pass(weights_, 0);

@@ -3,14 +3,16 @@
 // values are few beside the logits that they come from.
 #pragma once
 
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 #include "losses.hpp"
 
-#include <string>
+#include <span>
+#include <vector>
 
 namespace tenon::nn {
 
-class WeightedSum final : public Layer, public LossLayer {
+class WeightedSum final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("scale", "1").doc_text("factor of every term; -1 makes a loss of log-probabilities"),
@@ -32,37 +34,20 @@ class WeightedSum final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  explicit WeightedSum(const Options& options)
-      : scale_(options.real("scale")), metric_(options.text("metric")) {}
+  explicit WeightedSum(const Options& options) : Loss(options), scale_(options.real("scale")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
-  /// A real input in host memory, as f64.
-  const std::vector<double>& real(RunContext& context, int input, std::vector<double>& to);
   /// The mask in host memory; empty: all count.
   std::span<const std::int32_t> mask(RunContext& context);
-  /// Writes host values, rounded, to the workspace `rounded_` and returns it.
-  TensorView rounded(RunContext& context, const std::vector<double>& values);
 
   double scale_;
-  std::string metric_;
-  double seed_ = 1;
-  std::int64_t elements_ = 0;
-  DType type_ = DType::kF32;      ///< of the terms
   int mask_ = -1, weights_ = -1;  ///< inputs
   Device* device_ = nullptr;
-  Elementwise* elementwise_ = nullptr;
-  ReduceOps* reduce_ = nullptr;
-  LossSum sum_;
-  WorkspaceRef wide_, rounded_, narrow_;
-  HostStage wide_stage_, mask_stage_, rounded_stage_;
+  HostTerms terms_;
+  HostStage mask_stage_;
   std::vector<double> values_, factors_;
 };
 

@@ -108,8 +108,8 @@ void BceWithLogits::backward(BackwardContext& context) {
     const std::int32_t label = samples_.labels()[i];
     // sigmoid(x) - 1 = -sigmoid(-x), which loses no digits where the sigmoid is near 1.
     gradient_[i] = label < 0    ? 0.0
-                   : label == 1 ? -seed_ * sigmoid(-samples_.logits()[i])
-                                : seed_ * sigmoid(samples_.logits()[i]);
+                   : label == 1 ? -seed() * sigmoid(-samples_.logits()[i])
+                                : seed() * sigmoid(samples_.logits()[i]);
   }
   const Shape shape{static_cast<std::int64_t>(gradient_.size())};
   const auto place = [&](WorkspaceRef ref, DType dtype) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "layer_common/loss.hpp"
 #include "layer_common/options.hpp"
 
 #include <tenon/transport.hpp>
@@ -10,7 +11,7 @@ namespace tenon::recsys {
 
 /// Layer `bce_with_logits`: binary cross-entropy of one logit per sample against labels 0 and 1, in nats; the
 /// sigmoid is part of it, so no probability is ever rounded to 0 or 1.
-class BceWithLogits final : public Layer, public LossLayer {
+class BceWithLogits final : public layer_common::Loss {
  public:
   static constexpr OptionSpec kOptions[] = {
       layer_common::metric_name(),
@@ -24,19 +25,12 @@ class BceWithLogits final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .ports = kPorts};
 
-  explicit BceWithLogits(const Options& options) : metric_(options.text("metric")) {}
+  explicit BceWithLogits(const Options& options) : Loss(options) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view interface_id) override {
-    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
-  }
-  void set_seed(double seed) override { seed_ = seed; }
-  std::string_view metric() const override { return metric_; }
 
  private:
-  std::string metric_;
-  double seed_ = 1;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   LabelledLogits samples_;
