@@ -55,6 +55,7 @@
 #include <tenon/sdk/gradient_sum.hpp>
 #include <tenon/sdk/imported_settings.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
+#include <tenon/sdk/json.hpp>
 #include <tenon/sdk/linear_map.hpp>
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/ops/background.hpp>
@@ -469,6 +470,9 @@ TYPE(ImportedSettings)
 TYPE(SampleOrder)
 TYPE(IndexedContent)
 TYPE(IndexedDataset)
+
+// <tenon/sdk/json.hpp>
+TYPE(JsonTree)
 
 // <tenon/sdk/linear_map.hpp>
 TYPE(IndexMap)

@@ -5,10 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
-#include <set>
 #include <utility>
-#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -16,10 +15,10 @@ namespace {
 
 constexpr std::size_t kMostJsonLevels = 64;
 
-/// Builds the value of a JSON text.
+/// Passes the events of the library on.
 class ValueEvents {
  public:
-  explicit ValueEvents(const std::string& label) : label_(label) {}
+  explicit ValueEvents(const std::string& label) : tree_(label) {}
 
   bool null() { return true; }
   bool boolean(bool value) { return add(Value(value)); }
@@ -31,57 +30,74 @@ class ValueEvents {
   bool number_float(double value, const std::string&) { return add(Value(value)); }
   bool string(std::string& value) { return add(Value(std::move(value))); }
   bool binary(nlohmann::json::binary_t&) { return false; }
-  bool start_object(std::size_t) { return open(Value()); }
-  bool start_array(std::size_t) { return open(Value(Value::Array())); }
-  bool key(std::string& name) {
-    Level& level = levels_.back();
-    if (!level.keys.insert(name).second) fail_config(fmt::format("{}: duplicate key '{}'", label_, name));
-    level.key = std::move(name);
+  bool start_object(std::size_t) {
+    tree_.open(Value());
     return true;
   }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    fail_config(fmt::format("{}: not valid JSON at byte {}: {}", label_, position, error.what()));
+  bool start_array(std::size_t) {
+    tree_.open(Value(Value::Array()));
+    return true;
   }
-  Value take() { return std::move(root_); }
+  bool key(std::string& name) {
+    tree_.key(std::move(name));
+    return true;
+  }
+  bool end_object() { return end(); }
+  bool end_array() { return end(); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    fail_config(fmt::format("{}: not valid JSON at byte {}: {}", tree_.label(), position, error.what()));
+  }
+  Value take() { return tree_.take(); }
 
  private:
-  struct Level {
-    Value value;
-    std::string key;
-    std::set<std::string> keys;
-  };
-
   bool add(Value value) {
-    value.origin = {label_, 0, 0};
-    if (levels_.empty()) {
-      root_ = std::move(value);
-    } else if (Level& level = levels_.back(); level.value.is_array()) {
-      level.value.array().push_back(std::move(value));
-    } else {
-      level.value.table().push_back({level.key, value.origin, std::move(value)});
-    }
+    tree_.add(std::move(value));
     return true;
   }
-  bool open(Value value) {
-    if (levels_.size() == kMostJsonLevels)
-      fail_config(fmt::format("{}: more than {} levels of lists and tables", label_, kMostJsonLevels));
-    levels_.push_back({std::move(value), {}, {}});
+  bool end() {
+    tree_.close();
     return true;
-  }
-  bool close() {
-    Value value = std::move(levels_.back().value);
-    levels_.pop_back();
-    return add(std::move(value));
   }
 
-  const std::string& label_;
-  std::vector<Level> levels_;
-  Value root_;
+  JsonTree tree_;
 };
 
 }  // namespace
+
+void JsonTree::key(std::string name) {
+  Level& level = levels_.back();
+  if (!level.keys.insert(name).second) fail_config(fmt::format("{}: duplicate key '{}'", label_, name));
+  level.key = std::move(name);
+}
+
+void JsonTree::add(Value value) {
+  value.origin = {label_, 0, 0};
+  if (levels_.empty()) {
+    root_ = std::move(value);
+  } else if (Level& level = levels_.back(); level.value.is_array()) {
+    level.value.array().push_back(std::move(value));
+  } else {
+    level.value.table().push_back({level.key, value.origin, std::move(value)});
+  }
+}
+
+void JsonTree::open(Value value) {
+  if (levels_.size() == kMostJsonLevels)
+    fail_config(fmt::format("{}: more than {} levels of lists and tables", label_, kMostJsonLevels));
+  levels_.push_back({std::move(value), {}, {}});
+}
+
+void JsonTree::close() {
+  Value value = std::move(levels_.back().value);
+  levels_.pop_back();
+  add(std::move(value));
+}
+
+bool JsonTree::is_at(std::initializer_list<std::string_view> keys) const {
+  return std::ranges::equal(levels_, keys, [](const Level& level, std::string_view key) {
+    return level.value.is_table() && level.key == key;
+  });
+}
 
 Value parse_json(std::string_view text, const std::string& label) {
   ValueEvents events(label);

@@ -7,6 +7,7 @@
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
+#include <tenon/sdk/json.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,6 @@
 namespace tenon::bpe {
 namespace {
 
-constexpr std::size_t kMostLevels = 64;
 constexpr std::int64_t kMostGaps = 65536;  // ids without a token, more than there are tokens
 
 /// The characters that stand for bytes.
@@ -81,11 +81,11 @@ struct Entry {
 /// The events of a file.
 class FileEvents {
  public:
-  explicit FileEvents(const std::string& label) : label_(label) {}
+  explicit FileEvents(const std::string& label) : label_(label), tree_(label) {}
 
   std::vector<Entry> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;
-  Value take() { return std::move(root_); }
+  Value take() { return tree_.take(); }
 
   bool null() {
     if (part_ != Part::kRest) unexpected("null");
@@ -123,7 +123,7 @@ class FileEvents {
   bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(std::size_t) {
     if (part_ != Part::kRest) unexpected("a table");
-    if (at_model("vocab")) {
+    if (tree_.is_at({"model", "vocab"})) {
       part_ = Part::kVocabulary;
       return true;
     }
@@ -136,7 +136,7 @@ class FileEvents {
       return true;
     }
     if (part_ != Part::kRest) unexpected("a list");
-    if (at_model("merges")) {
+    if (tree_.is_at({"model", "merges"})) {
       part_ = Part::kMerges;
       return true;
     }
@@ -147,9 +147,7 @@ class FileEvents {
       vocabulary.push_back({std::move(name), 0});
       return true;
     }
-    Level& level = levels_.back();
-    if (!level.keys.insert(name).second) fail_config(fmt::format("{}: duplicate key '{}'", label_, name));
-    level.key = std::move(name);
+    tree_.key(std::move(name));
     return true;
   }
   bool end_object() {
@@ -177,11 +175,6 @@ class FileEvents {
 
  private:
   enum class Part { kRest, kVocabulary, kMerges, kPair };
-  struct Level {
-    Value value;
-    std::string key;
-    std::set<std::string> keys;
-  };
 
   [[noreturn]] void unexpected(const char* found) const {
     if (part_ == Part::kVocabulary)
@@ -190,10 +183,6 @@ class FileEvents {
     fail_config(
         fmt::format("{}: model.merges[{}]: expected two tokens, as \"a b\" or [\"a\", \"b\"], found {}",
                     label_, part_ == Part::kPair && of_pair_ > 0 ? merges.size() - 1 : merges.size(), found));
-  }
-  bool at_model(std::string_view key) const {
-    return levels_.size() == 2 && levels_[0].key == "model" && levels_[1].value.is_table() &&
-           levels_[0].value.is_table() && levels_[1].key == key;
   }
   bool number(std::int64_t value) {
     if (part_ == Part::kVocabulary) {
@@ -204,36 +193,25 @@ class FileEvents {
   }
   bool add(Value value, const char* what) {
     if (part_ != Part::kRest) unexpected(what);
-    value.origin = {label_, 0, 0};
-    if (levels_.empty()) {
-      root_ = std::move(value);
-    } else if (Level& level = levels_.back(); level.value.is_array()) {
-      level.value.array().push_back(std::move(value));
-    } else {
-      level.value.table().push_back({level.key, value.origin, std::move(value)});
-    }
+    tree_.add(std::move(value));
     return true;
   }
   bool open(Value value) {
-    if (levels_.size() == kMostLevels)
-      fail_config(fmt::format("{}: more than {} levels of lists and tables", label_, kMostLevels));
-    levels_.push_back({std::move(value), {}, {}});
+    tree_.open(std::move(value));
     return true;
   }
   bool close() {
-    Value value = std::move(levels_.back().value);
-    levels_.pop_back();
-    return add(std::move(value), "");
+    tree_.close();
+    return true;
   }
 
   const std::string& label_;
   Part part_ = Part::kRest;
   int of_pair_ = 0;
-  std::vector<Level> levels_;
-  Value root_;
+  JsonTree tree_;
 };
 
-/// One table of the file, and its place there. Members that nobody asked for are refused at the end.
+/// One table of the file, and its place there. Keys that were never read are refused at the end.
 class Table {
  public:
   Table(const Value& value, std::string place, const std::string& label)
