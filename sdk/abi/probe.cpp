@@ -63,6 +63,7 @@
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/ssd.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/packed_files.hpp>
@@ -204,6 +205,7 @@ TYPE(DirectoryEntry)
 TYPE(FileSystem)
 
 // <tenon/generator.hpp>
+TYPE(ThinkingBudget)
 TYPE(GenerationSpec)
 TYPE(Prompt)
 TYPE(GenerationEnd)
@@ -510,6 +512,20 @@ TYPE(MultiplyOps)
 TYPE(SignPlace)
 TYPE(SignOps)
 
+// <tenon/sdk/ops/ssd.hpp>
+TYPE(ColumnRun)
+TYPE(CausalConvSpec)
+TYPE(CausalConvKernel)
+TYPE(CausalConvs)
+TYPE(SsdSpec)
+TYPE(SsdInputs)
+TYPE(SsdGradients)
+TYPE(SsdKernel)
+TYPE(Ssd)
+TYPE(GatedNormSpec)
+TYPE(GatedNormKernel)
+TYPE(GatedNorms)
+
 // <tenon/sdk/outer_update.hpp>
 TYPE(OuterRule)
 TYPE(OuterUpdate)
@@ -517,6 +533,7 @@ TYPE(OuterUpdate)
 // <tenon/sdk/outside_training.hpp>
 TYPE(TokenizedText)
 TYPE(ConversationText)
+TYPE(RowRange)
 TYPE(NameRule)
 TYPE(ExportedFile)
 TYPE(NamePlan)

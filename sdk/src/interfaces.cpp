@@ -5,6 +5,7 @@
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/ssd.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/quantizer.hpp>
 
@@ -13,6 +14,12 @@ TENON_ABI_BEGIN
 BackgroundWork::~BackgroundWork() = default;
 InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
+CausalConvKernel::~CausalConvKernel() = default;
+CausalConvs::~CausalConvs() = default;
+SsdKernel::~SsdKernel() = default;
+Ssd::~Ssd() = default;
+GatedNormKernel::~GatedNormKernel() = default;
+GatedNorms::~GatedNorms() = default;
 MorKernel::~MorKernel() = default;
 MorOps::~MorOps() = default;
 MultiplyOps::~MultiplyOps() = default;

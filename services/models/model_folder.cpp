@@ -213,6 +213,15 @@ void ModelFolderWriter::write(TensorView piece) {
   begin_next();
 }
 
+void ModelFolderWriter::file(std::string_view name, std::string_view bytes) {
+  const std::string folder = partial_ + "/about", path = fmt::format("{}/{}", folder, name);
+  if (name.empty() || name[0] == '.' || name.find('/') != std::string_view::npos)
+    fail_plugin(fmt::format("a transform writes a file '{}'; expected a name without folder", name));
+  if (files_.exists(path)) fail_plugin(fmt::format("a transform writes the file '{}' twice", name));
+  files_.make_directories(folder);
+  files_.write_text_atomically(path, bytes);
+}
+
 std::string ModelFolderWriter::finish() {
   if (current_ < model_.parameters.size())
     fail_plugin(fmt::format("a transform ended with {} bytes of tensor '{}' still to write", left_,

@@ -69,6 +69,8 @@ class ModelFolderWriter final : public TensorWriter {
   ~ModelFolderWriter() override;
 
   void write(TensorView piece) override;
+  /// Below `about/` in the folder.
+  void file(std::string_view name, std::string_view bytes) override;
   /// Throws Error(kPlugin) that names the first tensor that is not complete. Returns the digest.
   std::string finish();
 

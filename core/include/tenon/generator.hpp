@@ -13,6 +13,16 @@
 
 TENON_ABI_BEGIN
 
+/// Bound of what a model writes before it answers, between an opening tag at the end of the prompt and a
+/// closing one: after `tokens` tokens the closing tag is inserted at the next newline, at most `grace` tokens
+/// later. A sequence that closes by itself is left alone.
+struct ThinkingBudget {
+  std::int64_t tokens = -1;  ///< less than 0 = no bound
+  std::int64_t grace = 500;
+  std::vector<std::int32_t> close = {};     ///< ids of the closing tag, inserted in this order
+  std::vector<std::int32_t> newlines = {};  ///< tokens that end a line
+};
+
 struct GenerationSpec {
   std::int64_t most = 0;   ///< tokens to add to a prompt at most
   double temperature = 1;  ///< divides the logits; 0 = the likeliest token, of equals the lowest id
@@ -24,6 +34,7 @@ struct GenerationSpec {
   /// What happens at the end of the context: the sequence ends, or the older half of what the model sees is
   /// forgotten and the rest is read again.
   bool slides = false;
+  ThinkingBudget thinking = {};
 };
 
 struct Prompt {

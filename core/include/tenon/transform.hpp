@@ -25,6 +25,9 @@ class TensorWriter {
   /// pieces. Throws Error(kPlugin) where the dtype differs from the described one, or where more is written
   /// than was described.
   virtual void write(TensorView piece) = 0;
+  /// A file that says something about the result: a record of how it was made, a figure. It is put below
+  /// `about/` in the result's folder. Throws Error(kPlugin) for a name with a folder, and for one twice.
+  virtual void file(std::string_view name, std::string_view bytes) = 0;
 };
 
 class Transform {

@@ -22,6 +22,7 @@
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/ssd.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -147,6 +148,9 @@ std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 std::unique_ptr<MultiplyOps> make_multiply_ops();
 std::unique_ptr<SparseAxisOps> make_sparse_axis_ops();
 std::unique_ptr<SignOps> make_sign_ops();
+std::unique_ptr<CausalConvs> make_causal_convs();
+std::unique_ptr<Ssd> make_ssd();
+std::unique_ptr<GatedNorms> make_gated_norms();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<MorOps> make_mor_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);

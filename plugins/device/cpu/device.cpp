@@ -145,6 +145,9 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<MultiplyOps> multiply_;
   std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
   std::unique_ptr<SignOps> signs_;
+  std::unique_ptr<CausalConvs> causal_convs_;
+  std::unique_ptr<Ssd> ssd_;
+  std::unique_ptr<GatedNorms> gated_norms_;
   std::unique_ptr<QuantOps> quant_;
   std::unique_ptr<MorOps> mor_;
   std::unique_ptr<Fft> fft_;
@@ -268,6 +271,9 @@ void CpuDevice::open(const DeviceSpec& spec) {
   multiply_ = make_multiply_ops();
   sparse_axis_ops_ = make_sparse_axis_ops();
   signs_ = make_sign_ops();
+  causal_convs_ = make_causal_convs();
+  ssd_ = make_ssd();
+  gated_norms_ = make_gated_norms();
   quant_ = make_quant_ops(kernels_);
   mor_ = make_mor_ops(kernels_);
   fft_ = make_fft(kernels_);
@@ -318,6 +324,9 @@ void* CpuDevice::query(std::string_view interface_id) {
       {MultiplyOps::kId, multiply_.get()},
       {SparseAxisOps::kId, sparse_axis_ops_.get()},
       {SignOps::kId, signs_.get()},
+      {CausalConvs::kId, causal_convs_.get()},
+      {Ssd::kId, ssd_.get()},
+      {GatedNorms::kId, gated_norms_.get()},
       {QuantOps::kId, quant_.get()},
       {MorOps::kId, mor_.get()},
       {Fft::kId, fft_.get()},

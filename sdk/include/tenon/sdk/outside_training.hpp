@@ -46,10 +46,15 @@ class ConversationText {
   virtual std::span<const std::int32_t> answer_end() const = 0;
 };
 
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+
 /// How parameters here are tensors there. Read from here to there by export, from there to here by import.
 ///
 /// The tensors of `here`, joined along dimension 0 and multiplied by `factor`, are those of `there`, joined
-/// along dimension 0 after each of them was transposed if `transposed`. One tensor on both sides is a rename,
+/// along dimension 0 after each of them was transposed if `transposed`. With `blocks` the joined rows of
+/// `here` stand in another order there. One tensor on both sides is a rename,
 /// one on the right a concatenation, one on the left a split. Of all others of a side, extents but the first
 /// are equal.
 struct NameRule {
@@ -59,6 +64,9 @@ struct NameRule {
   bool transposed = false;  ///< matrices alone
   /// Rows that each tensor of `there` takes, where it has several; else empty.
   std::vector<std::int64_t> rows = {};
+  /// Ranges of the joined rows of `here`, in the order in which they stand there: each row once. Empty: all
+  /// as they are.
+  std::vector<RowRange> blocks = {};
 };
 
 /// A text file beside the weights, such as config.json.

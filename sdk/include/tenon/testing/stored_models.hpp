@@ -137,6 +137,11 @@ class MemoryWriter final : public TensorWriter {
     largest_piece_ = std::max(largest_piece_, piece.elements());
     skip_full();
   }
+  void file(std::string_view name, std::string_view bytes) override {
+    if (!files_.emplace(name, bytes).second)
+      fail_plugin("file(): '" + std::string(name) + "' is written twice");
+  }
+  const std::map<std::string, std::string>& files() const { return files_; }
   /// The first tensor that is not complete; "" if all are.
   std::string incomplete() const {
     return at_ == planned_.parameters.size() ? "" : planned_.parameters[at_].name;
@@ -167,6 +172,7 @@ class MemoryWriter final : public TensorWriter {
   TransformedModel planned_;
   std::map<std::string, StoredBytes> bytes_;
   std::size_t at_ = 0;
+  std::map<std::string, std::string> files_;
   std::int64_t largest_piece_ = 0;
 };
 
