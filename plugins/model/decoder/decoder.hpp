@@ -1,0 +1,111 @@
+// Model `decoder`: a language model as a pattern of layers, each x + f(norm(x)): `*` attention, `-` FFN.
+// Llama, Phi-3 and forms without positions are settings of it, and [[model.block]] changes single layers.
+// Data fields: "tokens" and "targets", i32 [time]; "documents" and "positions", i32 [time], where the data
+// has them. Parameter names are those of Hugging Face's Llama, except that a layer here is one letter of the
+// pattern. decoder.cpp reads the pattern and writes the graph; names.cpp has the names of other programs.
+#pragma once
+
+#include "importer.hpp"
+#include "pattern_layer.hpp"
+
+#include <tenon/model.hpp>
+#include <tenon/sdk/outside_training.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::decoder {
+
+enum class Objective : std::uint8_t { kTokens, kPolicy };
+constexpr auto kObjectives =
+    option::choice<Objective>({{"tokens", Objective::kTokens}, {"policy", Objective::kPolicy}});
+constexpr auto kArchitectures =
+    option::choice<Architecture>({{kLlamaName, Architecture::kLlama}, {kPhi3Name, Architecture::kPhi3}});
+
+class Decoder final : public Model, public LanguageModel, public ModelNames {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::text("pattern", nullptr)
+          .mandatory()
+          .doc_text("layers in their order: * attention, - FFN; \"*-\" repeated is Llama"),
+      option::integer("repeat", "1").between(1, kMostLayers).doc_text("times that the pattern is repeated"),
+      option::integer("width", nullptr)
+          .mandatory()
+          .between(1, kMost)
+          .doc_text("width of the residual stream"),
+      norm_option("\"rms\""),
+      eps_option("1e-5"),
+      option::text("position", "\"rope\"")
+          .one_of(kPositions)
+          .doc_text("rope: queries and keys are rotated; learned: a row per position is added to the "
+                    "embedding; none"),
+      rope_base_option("10000"),
+      heads_option(),
+      kv_heads_option(),
+      head_width_option(),
+      window_option("0"),
+      qk_norm_option("false"),
+      ffn_option("\"swiglu\""),
+      hidden_option(),
+      bias_option("[]"),
+      option::boolean("tied", "false").doc_text("the head's weight is the embedding's"),
+      option::integer("vocabulary", nullptr).between(1, kMost).doc_text("tokens; absent: the data's"),
+      option::integer("vocabulary_multiple", "1")
+          .between(1, kMost)
+          .doc_text("rows of embedding and head are rounded up to a multiple of this"),
+      option::integer("context", nullptr)
+          .between(1, kMost)
+          .in_unit("tokens")
+          .doc_text("longest sample, and rows of learned positions; absent: the data's"),
+      option::real("init_scale", "0.02").at_least(0).doc_text("standard deviation of all initial matrices"),
+      option::boolean("depth_scaled_init", "false")
+          .doc_text("divide that of the maps that end a layer by the square root of the number of layers"),
+      option::integer("chunk_rows", "0")
+          .between(0, kMost)
+          .in_unit("rows")
+          .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
+      option::text("objective", "\"tokens\"")
+          .one_of(kObjectives)
+          .doc_text("tokens: cross-entropy of the targets; policy: the clipped objective of targets that the "
+                    "model drew, for data with the fields drawn and advantages"),
+      option::real("clip", "0.2").between(0, 1000).doc_text("of the layer policy_loss"),
+      option::text("export_as", nullptr)
+          .one_of(kArchitectures)
+          .doc_text(
+              "the model in other programs, for tenon export: LlamaForCausalLM, or Phi3ForCausalLM; absent: "
+              "Phi3ForCausalLM with a window, else LlamaForCausalLM"),
+      option::tables<kBlockOptions>("block").doc_text(
+          "options of single layers, over those of the model; a later table overrides an earlier one"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "decoder",
+      .summary = "language model as a pattern of attention and FFN layers: Llama, Phi-3 and others",
+      .options = kOptions};
+
+  explicit Decoder(const Options& options);
+  GraphSpec build(const DataInfo& data) override;
+  LanguageGraph language_graph(const DataInfo& data) override;
+  NamePlan name_plan(const DataInfo& data) override;
+  void* query(std::string_view interface_id) override {
+    if (interface_id == ModelNames::kId) return static_cast<ModelNames*>(this);
+    return interface_id == LanguageModel::kId ? static_cast<LanguageModel*>(this) : nullptr;
+  }
+
+ private:
+  Architecture architecture() const;
+  void require_uniform(Architecture architecture) const;
+  std::string config_json(Architecture architecture, const DataInfo& data) const;
+  void read_pattern();
+  void apply_block(std::int64_t index, const Options& block);
+
+  const Options& options_;  // outlives the model
+  std::vector<PatternLayer> layers_;
+};
+
+/// Tokens of a sample. Throws Error(kConfig) for data that is not of a language model.
+std::int64_t time_of(const DataInfo& data);
+/// Rows of the embedding. Throws Error(kConfig) for a vocabulary that does not hold the data's.
+std::int64_t vocabulary_rows(const Options& options, const DataInfo& data);
+
+}  // namespace tenon::decoder
