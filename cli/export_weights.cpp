@@ -118,8 +118,18 @@ std::string rule_text(const NameRule& rule) {
   return fmt::format("the rule for '{}'", rule.here.empty() ? std::string() : rule.here.front());
 }
 
+bool covers_once(std::vector<RowRange> blocks, std::int64_t rows) {
+  std::ranges::sort(blocks, {}, &RowRange::first);
+  std::int64_t next = 0;
+  for (const RowRange& block : blocks) {
+    if (block.first != next || block.count < 1 || block.count > rows - next) return false;
+    next += block.count;
+  }
+  return next == rows;
+}
+
 NameGroup group_of(const NameRule& rule, std::span<const StoredTensor> parameters, const std::string& owner) {
-  NameGroup group{{}, {}, rule.factor, rule.transposed};
+  NameGroup group{{}, {}, rule.factor, rule.transposed, rule.blocks};
   std::int64_t rows = 0;
   for (const std::string& name : rule.here) {
     const auto found = std::ranges::lower_bound(parameters, name, {}, &StoredTensor::name);
@@ -129,7 +139,9 @@ NameGroup group_of(const NameRule& rule, std::span<const StoredTensor> parameter
     group.here.push_back(*found);
     rows += rows_along(found->shape, false);
   }
-  const auto wrong = [&](const char* what) { fail_plugin(fmt::format("{} {}", rule_text(rule), what)); };
+  const auto wrong = [&](const std::string& what) {
+    fail_plugin(fmt::format("{} {}", rule_text(rule), what));
+  };
   if (rule.here.empty() || rule.there.empty()) wrong("has a side without a name");
   if (rule.here.size() > 1 && rule.there.size() > 1) wrong("has several names on both sides");
   if (rule.rows.size() != (rule.there.size() > 1 ? rule.there.size() : 0))
@@ -149,6 +161,12 @@ NameGroup group_of(const NameRule& rule, std::span<const StoredTensor> parameter
     group.there.push_back({rule.there[i], first.dtype, with_rows(first.shape, own, rule.transposed)});
   }
   if (left != 0) wrong("splits other rows than there are");
+  if (!rule.blocks.empty() && !covers_once(rule.blocks, rows)) {
+    wrong(
+        fmt::format("orders other rows than the {} that there are, or some of them twice; expected each of "
+                    "them in one of 'blocks'",
+                    rows));
+  }
   return group;
 }
 
@@ -203,16 +221,101 @@ DType exported_type(const NameGroup& group, std::optional<DType> asked) {
   return own;
 }
 
+namespace {
+
+/// Ranges of the joined source rows, in the order of the targets' rows.
+std::vector<RowRange> source_order(const NameGroup& group, Direction direction) {
+  if (group.blocks.empty() || direction == Direction::kExport) return group.blocks;
+  std::vector<RowRange> by_target;  // first: where the block stands there
+  std::vector<std::size_t> order(group.blocks.size());
+  std::int64_t next = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+    by_target.push_back({next, group.blocks[i].count});
+    next += group.blocks[i].count;
+  }
+  std::ranges::sort(order, {}, [&](std::size_t i) { return group.blocks[i].first; });
+  std::vector<RowRange> result;
+  for (const std::size_t i : order) result.push_back(by_target[i]);
+  return result;
+}
+
+/// Gives rows of the joined source tensors, converted, piece by piece.
+class SourceRows {
+ public:
+  SourceRows(std::span<const StoredTensor> sources, bool across, std::int64_t columns, DType to,
+             double factor, const ReadRows& read, std::function<void(std::span<std::byte>)> give)
+      : sources_(sources),
+        across_(across),
+        columns_(columns),
+        to_(to),
+        factor_(factor),
+        read_(read),
+        give_(std::move(give)) {}
+
+  /// Rows [begin, end) of all sources one after another.
+  void copy(std::int64_t begin, std::int64_t end) {
+    std::int64_t first = 0;  // row at which the source begins
+    for (const StoredTensor& source : sources_) {
+      const std::int64_t own = rows_along(source.shape, across_);
+      const std::int64_t low = std::max(begin, first), high = std::min(end, first + own);
+      if (low < high) {
+        if (across_)
+          copy_turned(source, low - first, high - low);
+        else
+          copy_rows(source, low - first, high - low);
+      }
+      first += own;
+    }
+  }
+
+ private:
+  std::vector<std::byte> converted(DType from, std::vector<std::byte> bytes) const {
+    return from == to_ && factor_ == 1 ? std::move(bytes) : convert_elements(from, bytes, factor_, to_);
+  }
+  void copy_turned(const StoredTensor& source, std::int64_t from, std::int64_t rows) {
+    if (turned_of_ != &source) {
+      turned_.resize(static_cast<std::size_t>(dtype_bytes(source.dtype, source.shape.elements())));
+      read_(source, 0, source.shape[0], turned_);
+      turned_ = converted(source.dtype, turned(turned_, source.shape[0], source.shape[1], source.dtype));
+      turned_of_ = &source;
+    }
+    const auto size = static_cast<std::size_t>(dtype_bytes(to_, columns_));
+    give_(std::span(turned_).subspan(size * from, size * rows));
+  }
+  void copy_rows(const StoredTensor& source, std::int64_t from, std::int64_t rows) {
+    const auto row_bytes = static_cast<std::size_t>(dtype_bytes(source.dtype, columns_));
+    const std::int64_t step = std::max<std::int64_t>(1, kMostPiece / row_bytes);
+    for (std::int64_t row = 0; row < rows; row += step) {
+      const std::int64_t count = std::min(step, rows - row);
+      std::vector<std::byte> bytes(row_bytes * count);
+      read_(source, from + row, count, bytes);
+      bytes = converted(source.dtype, std::move(bytes));
+      give_(bytes);
+    }
+  }
+
+  std::span<const StoredTensor> sources_;
+  bool across_;  ///< the sources are transposed
+  std::int64_t columns_;
+  DType to_;
+  double factor_;
+  const ReadRows& read_;
+  std::function<void(std::span<std::byte>)> give_;
+  const StoredTensor* turned_of_ = nullptr;
+  std::vector<std::byte> turned_;  ///< the source that was read last, as `to_`
+};
+
+}  // namespace
+
 void translate(const NameGroup& group, Direction direction, std::size_t target, DType to,
                const ReadRows& read, const TakeElements& take) {
   const bool exports = direction == Direction::kExport;
   const std::vector<StoredTensor>&sources = exports ? group.here : group.there,
         &targets = exports ? group.there : group.here;
   const bool source_across = group.transposed && !exports, target_across = group.transposed && exports;
-  const double factor = exports ? group.factor : 1 / group.factor;
-  const auto converted = [&](DType from, std::vector<std::byte> bytes) {
-    return from == to && factor == 1 ? std::move(bytes) : convert_elements(from, bytes, factor, to);
-  };
+  const Shape& shape = targets[target].shape;
+  if (shape.elements() == 0) return;
   std::vector<std::byte> whole;  // of a target that is transposed at the end
   const auto give = [&](std::span<std::byte> bytes) {
     if (target_across)
@@ -222,34 +325,16 @@ void translate(const NameGroup& group, Direction direction, std::size_t target, 
   };
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < target; ++i) begin += rows_along(targets[i].shape, target_across);
-  const Shape& shape = targets[target].shape;
   const std::int64_t rows = rows_along(shape, target_across), end = begin + rows;
-  if (shape.elements() == 0) return;
   const std::int64_t columns = shape.elements() / rows;
-  std::int64_t first = 0;  // row of the joined tensor at which the source begins
-  for (const StoredTensor& source : sources) {
-    const std::int64_t own = rows_along(source.shape, source_across);
-    const std::int64_t low = std::max(begin, first), high = std::min(end, first + own);
-    const std::int64_t from = low - first;
-    first += own;
-    if (low >= high) continue;
-    const auto row_bytes = static_cast<std::size_t>(dtype_bytes(source.dtype, columns));
-    if (source_across) {
-      std::vector<std::byte> bytes(row_bytes * own);
-      read(source, 0, source.shape[0], bytes);
-      bytes = converted(source.dtype, turned(bytes, source.shape[0], own, source.dtype));
-      const auto size = static_cast<std::size_t>(dtype_bytes(to, columns));
-      give(std::span(bytes).subspan(size * from, size * (high - low)));
-      continue;
-    }
-    const std::int64_t step = std::max<std::int64_t>(1, kMostPiece / row_bytes);
-    for (std::int64_t row = 0; row < high - low; row += step) {
-      const std::int64_t count = std::min(step, high - low - row);
-      std::vector<std::byte> bytes(row_bytes * count);
-      read(source, from + row, count, bytes);
-      bytes = converted(source.dtype, std::move(bytes));
-      give(bytes);
-    }
+  SourceRows source(sources, source_across, columns, to, exports ? group.factor : 1 / group.factor, read,
+                    give);
+  if (group.blocks.empty()) source.copy(begin, end);
+  std::int64_t first = 0;  // row of the joined targets at which the block begins
+  for (const RowRange& block : source_order(group, direction)) {
+    const std::int64_t low = std::max(begin, first), high = std::min(end, first + block.count);
+    if (low < high) source.copy(block.first + low - first, block.first + high - first);
+    first += block.count;
   }
   if (!target_across) return;
   whole = turned(whole, rows, columns, to);

@@ -26,6 +26,7 @@ struct NameGroup {
   std::vector<StoredTensor> here, there;
   double factor = 1;
   bool transposed = false;
+  std::vector<RowRange> blocks = {};  ///< as NameRule::blocks
 };
 
 /// Every parameter in exactly one group; those without a rule keep their names. Of `there`, types are those

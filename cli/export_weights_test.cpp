@@ -132,6 +132,36 @@ TEST(Names, SplitAndTransposedTensorsComeBack) {
   EXPECT_EQ(made(group, Direction::kImport, 0, there), kValues.at("c"));
 }
 
+TEST(Names, BlocksOrderRowsThereAndBack) {
+  // Rows of a and b joined: 0 [1 2 3], 1 [4 5 6], 2 [7 8 9].
+  const struct {
+    NameRule rule;
+    Tensors there;
+  } cases[] = {
+      {{.here = {"a", "b"}, .there = {"ab"}, .blocks = {{1, 2}, {0, 1}}},
+       {{"ab", {4, 5, 6, 7, 8, 9, 1, 2, 3}}}},
+      {{.here = {"a", "b"}, .there = {"ab"}, .blocks = {{2, 1}, {0, 1}, {1, 1}}},
+       {{"ab", {7, 8, 9, 1, 2, 3, 4, 5, 6}}}},
+      {{.here = {"a", "b"}, .there = {"ab"}, .transposed = true, .blocks = {{2, 1}, {0, 1}, {1, 1}}},
+       {{"ab", {7, 1, 4, 8, 2, 5, 9, 3, 6}}}},
+      {{.here = {"c"}, .there = {"c0", "c1"}, .rows = {1, 2}, .blocks = {{2, 1}, {0, 2}}},
+       {{"c0", {34, 35}}, {"c1", {30, 31, 32, 33}}}},
+      {{.here = {"bias"}, .there = {"bias"}, .blocks = {{3, 1}, {1, 2}, {0, 1}}},
+       {{"bias", {23, 21, 22, 20}}}},
+  };
+  for (const auto& c : cases) {
+    NamePlan plan;
+    plan.rules = {c.rule};
+    const NameGroup group = name_groups(plan, kParameters, "here")[0];
+    Tensors there;
+    for (std::size_t i = 0; i < group.there.size(); ++i)
+      there[group.there[i].name] = made(group, Direction::kExport, i, kValues);
+    EXPECT_EQ(there, c.there);
+    for (std::size_t i = 0; i < group.here.size(); ++i)
+      EXPECT_EQ(made(group, Direction::kImport, i, there), kValues.at(group.here[i].name));
+  }
+}
+
 TEST(Names, LongTensorsPassInPieces) {
   const std::int64_t rows = 3000, columns = 1000;  // 12 MB
   const std::vector<StoredTensor> parameters{{"w", DType::kF32, {rows, columns}}};
@@ -164,6 +194,17 @@ TEST(Names, RefusesRulesThatContradictTheParameters) {
       {{{.here = {"c"}, .there = {"x", "y"}, .rows = {1, 1}}}, ErrorKind::kPlugin, "splits other rows"},
       {{{.here = {"a", "c"}, .there = {"x"}}}, ErrorKind::kPlugin, "in extents but the first"},
       {{{.here = {"bias"}, .there = {"x"}, .transposed = true}}, ErrorKind::kPlugin, "what is no matrix"},
+      {{{.here = {"c"}, .there = {"x"}, .blocks = {{0, 1}, {2, 1}}}},
+       ErrorKind::kPlugin,
+       "orders other rows"},
+      {{{.here = {"c"}, .there = {"x"}, .blocks = {{1, 2}}}}, ErrorKind::kPlugin, "the 3 that there are"},
+      {{{.here = {"c"}, .there = {"x"}, .blocks = {{0, 2}, {1, 2}}}},
+       ErrorKind::kPlugin,
+       "orders other rows"},
+      {{{.here = {"c"}, .there = {"x"}, .blocks = {{0, 3}, {3, 0}}}},
+       ErrorKind::kPlugin,
+       "orders other rows"},
+      {{{.here = {"c"}, .there = {"x"}, .blocks = {{0, 4}}}}, ErrorKind::kPlugin, "orders other rows"},
       {{{.here = {"a"}, .there = {"x"}, .factor = 0}}, ErrorKind::kPlugin, "cannot be undone"},
       {{{.here = {"a"}, .there = {"x"}}, {.here = {"a"}, .there = {"y"}}},
        ErrorKind::kPlugin,
