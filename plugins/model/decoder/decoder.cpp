@@ -17,6 +17,10 @@ namespace {
   fail_config(fmt::format("model decoder: 'block' {} (at \"{}\") {}", index, block.text("at"), what));
 }
 
+Kind kind_of(char letter) {
+  return static_cast<Kind>(kLetters.find(letter));
+}
+
 }  // namespace
 
 Decoder::Decoder(const Options& options) : options_(options) {
@@ -29,26 +33,23 @@ Decoder::Decoder(const Options& options) : options_(options) {
   for (const PatternLayer& layer : layers_) {
     if (!layer.skipped()) layer.check();
   }
+  if (options.choice("rules", kRules) == Rules::kNemotronH) require_nemotron_h(options, layers_);
 }
 
 void Decoder::read_pattern() {
   const std::string_view pattern = options_.text("pattern");
   const std::int64_t repeat = options_.integer("repeat");
   if (pattern.empty())
-    fail_config("model decoder: 'pattern' has no layer; expected letters such as \"*-\": * attention, - FFN");
+    fail_config(fmt::format("model decoder: 'pattern' has no layer; expected letters such as \"*-\": {}",
+                            kLetterMeanings));
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     const char letter = pattern[at];
-    if (letter == '*' || letter == '-') continue;
-    if (letter == 'M') {
-      fail_config(
-          fmt::format("model decoder: 'pattern' has a Mamba-2 layer, M at {}, and this version has none; "
-                      "expected * attention or - FFN",
-                      at));
-    }
+    if (kLetters.find(letter) != std::string_view::npos) continue;
     const auto byte = static_cast<unsigned char>(letter);
-    fail_config(fmt::format(
-        "model decoder: 'pattern' has {} at {}; expected * attention or - FFN",
-        byte >= ' ' && byte <= '~' ? fmt::format("'{}'", letter) : fmt::format("byte {}", byte), at));
+    fail_config(
+        fmt::format("model decoder: 'pattern' has {} at {}; expected {}",
+                    byte >= ' ' && byte <= '~' ? fmt::format("'{}'", letter) : fmt::format("byte {}", byte),
+                    at, kLetterMeanings));
   }
   const auto letters = static_cast<std::int64_t>(pattern.size());
   if (letters > kMostLayers / repeat) {
@@ -57,39 +58,40 @@ void Decoder::read_pattern() {
                     letters, repeat, kMostLayers));
   }
   for (std::int64_t number = 0; number < letters * repeat; ++number)
-    layers_.emplace_back(options_, pattern[static_cast<std::size_t>(number % letters)], number);
+    layers_.emplace_back(options_, kind_of(pattern[static_cast<std::size_t>(number % letters)]), number);
 }
 
 void Decoder::apply_block(std::int64_t index, const Options& block) {
   const std::string_view at = block.text("at");
   const std::size_t colon = std::min(at.find(':'), at.size());
   const std::string_view numbers = at.substr(0, colon), kind = colon < at.size() ? at.substr(colon + 1) : "";
-  if (colon < at.size() && kind != "attention" && kind != "ffn")
-    refuse_block(index, block, fmt::format("names the kind '{}'; expected attention or ffn", kind));
-  bool attention = false, ffn = false;
+  if (colon < at.size() && std::ranges::count(kKindNames, kind) == 0) {
+    refuse_block(index, block,
+                 fmt::format("names the kind '{}'; expected {}", kind, fmt::join(kKindNames, ", ")));
+  }
+  bool matched[std::size(kKindNames)] = {};
   for (PatternLayer& layer : layers_) {
-    if (!matches_pattern(numbers, std::to_string(layer.number())) || (!kind.empty() && kind != layer.kind()))
+    if (!matches_pattern(numbers, std::to_string(layer.number())) ||
+        (!kind.empty() && kind != layer.kind_name()))
       continue;
     layer.add_block(index, block);
-    (layer.is_attention() ? attention : ffn) = true;
+    matched[static_cast<std::size_t>(layer.kind())] = true;
   }
-  if (!attention && !ffn) {
+  if (std::ranges::count(matched, true) == 0) {
     refuse_block(
         index, block,
         fmt::format("matches no layer; expected a number from 0 to {}, or a pattern of numbers such as * "
-                    "or 1?, and then, for layers of one kind, :attention or :ffn",
+                    "or 1?, and then, for layers of one kind, :attention, :ffn or :mamba",
                     layers_.size() - 1));
   }
-  const auto require = [&](bool matched, const auto& names, const char* which) {
-    for (const std::string_view name : names) {
-      if (matched || !block.has(name)) continue;
-      refuse_block(
-          index, block,
-          fmt::format("sets '{}', which only layers of kind {} have, and matches none of them", name, which));
+  for (std::size_t i = 0; i < std::size(kKindNames); ++i) {
+    for (const std::string_view name : kKindOptions[i]) {
+      if (matched[i] || !block.has(name)) continue;
+      refuse_block(index, block,
+                   fmt::format("sets '{}', which only layers of kind {} have, and matches none of them", name,
+                               kKindNames[i]));
     }
-  };
-  require(attention, kAttentionOptions, "attention");
-  require(ffn, kFfnOptions, "ffn");
+  }
 }
 
 // Writing the graph.
@@ -188,6 +190,7 @@ class Writer {
     const std::string name = fmt::format("model.layers.{}", layer.number());
     const std::string normal = norm(name + ".norm", layer.choice("norm", kNorms), layer.real("eps"));
     const std::string branch = layer.is_attention() ? attention(name + ".self_attn", normal, layer)
+                               : layer.is_mamba()   ? mamba(name + ".mamba", normal, layer)
                                                     : ffn(name + ".mlp", normal, layer);
     stream_ = add(name + ".residual", "residual", {stream_, branch}, {});
   }
@@ -226,6 +229,23 @@ class Writer {
     return linear(name + ".o_proj", name, width_, layer.has_bias("out"), last_scale_);
   }
 
+  std::string mamba(const std::string& name, const std::string& input, const PatternLayer& layer) {
+    std::vector<std::string> inputs{input};
+    if (documents_) inputs.emplace_back("documents");
+    const auto limits = layer.reals("mamba_dt_limits");
+    return add(name, "mamba2", std::move(inputs),
+               {{"heads", layer.integer("mamba_heads")},
+                {"head_width", layer.integer("mamba_head_width")},
+                {"state", layer.integer("mamba_state")},
+                {"groups", layer.integer("mamba_groups")},
+                {"conv", layer.integer("mamba_conv")},
+                {"chunk", layer.integer("mamba_chunk")},
+                {"dt_limits", std::vector<double>(limits.begin(), limits.end())},
+                {"norm_eps", layer.real("eps")},
+                {"init_scale", init_scale_},
+                {"out_init_scale", last_scale_}});
+  }
+
   std::string ffn(const std::string& name, const std::string& input, const PatternLayer& layer) {
     const std::int64_t hidden = layer.integer("hidden");
     const bool bias = layer.has_bias("ffn");
@@ -256,6 +276,8 @@ GraphSpec Decoder::build(const DataInfo& data) {
   if (context < time) {
     fail_config(fmt::format("model decoder: samples have {} tokens, but 'context' allows {}", time, context));
   }
+  for (const PatternLayer& layer : layers_)
+    if (!layer.skipped()) layer.check_context(context);
   const std::int64_t rows = vocabulary_rows(options_, data), width = options_.integer("width");
   const double init_scale = options_.real("init_scale");
   const auto stays = [](const PatternLayer& layer) { return !layer.skipped(); };

@@ -1,12 +1,13 @@
-// Model `decoder`: a language model as a pattern of layers, each x + f(norm(x)): `*` attention, `-` FFN.
-// Llama, Phi-3 and forms without positions are settings of it, and [[model.block]] changes single layers.
-// Data fields: "tokens" and "targets", i32 [time]; "documents" and "positions", i32 [time], where the data
-// has them. Parameter names are those of Hugging Face's Llama, except that a layer here is one letter of the
-// pattern. decoder.cpp reads the pattern and writes the graph; names.cpp has the names of other programs.
+// Model `decoder`: a language model as a pattern of layers, each x + f(norm(x)): `*` attention, `-` FFN,
+// `M` Mamba-2. Llama, Phi-3, Mamba-2 and Nemotron-H are settings of it, and [[model.block]] changes single
+// layers. Data fields: "tokens" and "targets", i32 [time]; "documents" and "positions", i32 [time], where the
+// data has them. Parameter names are those of Hugging Face's Llama, except that a layer here is one letter of
+// the pattern. decoder.cpp reads the pattern and writes the graph; names.cpp has the names of other programs.
 #pragma once
 
 #include "importer.hpp"
 #include "pattern_layer.hpp"
+#include "pattern_rules.hpp"
 
 #include <tenon/model.hpp>
 #include <tenon/sdk/outside_training.hpp>
@@ -17,6 +18,8 @@
 
 namespace tenon::decoder {
 
+enum class Rules : std::uint8_t { kFree, kNemotronH };
+constexpr auto kRules = option::choice<Rules>({{"free", Rules::kFree}, {"nemotron_h", Rules::kNemotronH}});
 enum class Objective : std::uint8_t { kTokens, kPolicy };
 constexpr auto kObjectives =
     option::choice<Objective>({{"tokens", Objective::kTokens}, {"policy", Objective::kPolicy}});
@@ -28,7 +31,10 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
   static constexpr OptionSpec kOptions[] = {
       option::text("pattern", nullptr)
           .mandatory()
-          .doc_text("layers in their order: * attention, - FFN; \"*-\" repeated is Llama"),
+          .doc_text("layers in their order: * attention, - FFN, M Mamba-2; \"*-\" repeated is Llama"),
+      option::text("rules", "\"free\"")
+          .one_of(kRules)
+          .doc_text("what the pattern must obey; free: nothing; nemotron_h: the rules of Nemotron-H"),
       option::integer("repeat", "1").between(1, kMostLayers).doc_text("times that the pattern is repeated"),
       option::integer("width", nullptr)
           .mandatory()
@@ -48,6 +54,13 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
       qk_norm_option("false"),
       ffn_option("\"swiglu\""),
       hidden_option(),
+      mamba_heads_option(),
+      mamba_head_width_option("64"),
+      mamba_state_option("128"),
+      mamba_groups_option("1"),
+      mamba_conv_option("4"),
+      mamba_chunk_option("256"),
+      mamba_dt_limits_option("[0, 0]"),
       bias_option("[]"),
       option::boolean("tied", "false").doc_text("the head's weight is the embedding's"),
       option::integer("vocabulary", nullptr).between(1, kMost).doc_text("tokens; absent: the data's"),
@@ -80,7 +93,8 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
   };
   static constexpr ComponentInfo kInfo{
       .id = "decoder",
-      .summary = "language model as a pattern of attention and FFN layers: Llama, Phi-3 and others",
+      .summary =
+          "language model as a pattern of attention, FFN and Mamba-2 layers: Llama, Nemotron-H and others",
       .options = kOptions};
 
   explicit Decoder(const Options& options);

@@ -1,6 +1,8 @@
 // The decoder against PyTorch (tests/reference/decoder.safetensors): logits, loss and every gradient of
 // Llama, Phi-3, a form without positions, layers that differ, and packed documents; mistakes that must not
 // match. Its graph, its names, and what it refuses.
+#include "graph_lines.hpp"
+
 #include "reference/recorded.hpp"
 
 #include <tenon/sdk/outside_training.hpp>
@@ -18,21 +20,14 @@
 namespace tenon::testing::decoder_test {
 namespace {
 
+using decoder::build;
+using decoder::line_of;
+using decoder::lines_of;
+using decoder::text_data;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kVocabulary = 61, kContext = 12, kBatch = 3;
-
-DataInfo text_data(std::int64_t time, std::int64_t vocabulary, bool packed = false) {
-  DataInfo data;
-  data.fields = {{"tokens", DType::kI32, {time}}, {"targets", DType::kI32, {time}}};
-  if (packed) {
-    data.fields.push_back({"documents", DType::kI32, {time}});
-    data.fields.push_back({"positions", DType::kI32, {time}});
-  }
-  data.attributes = {{"vocabulary", vocabulary}};
-  return data;
-}
 
 struct RecordedModel {
   const char *name, *options;
@@ -223,30 +218,6 @@ TEST(Decoder, DiffersFromMistakes) {
 
 // The graph.
 
-GraphSpec build(const std::string& options, const DataInfo& data) {
-  Bench bench("cpu", "reference", 1);
-  return bench.make_component<Model>("decoder", options)->build(data);
-}
-
-/// "name type(inputs) option=value ..." of each node.
-std::vector<std::string> lines_of(const GraphSpec& graph) {
-  std::vector<std::string> lines;
-  for (const NodeSpec& node : graph.nodes) {
-    std::string line = fmt::format("{} {}({})", node.name, node.type, fmt::join(node.inputs, ", "));
-    for (const NamedOption& option : node.options) {
-      std::visit(
-          [&](const auto& value) {
-            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>> ||
-                          std::is_same_v<std::decay_t<decltype(value)>, std::string>)
-              line += fmt::format(" {}={}", option.name, value);
-          },
-          option.value);
-    }
-    lines.push_back(line);
-  }
-  return lines;
-}
-
 TEST(DecoderGraph, OfLlamaHasTheseNodes) {
   EXPECT_THAT(
       lines_of(build("pattern = '*-'\nwidth = 8\nheads = 4\nkv_heads = 2\nhidden = 12\nrope_base = 500.0\n",
@@ -272,13 +243,6 @@ TEST(DecoderGraph, OfLlamaHasTheseNodes) {
           "model.layers.1.residual residual(model.layers.0.residual, model.layers.1.mlp.down_proj)",
           "model.norm rms_norm(model.layers.1.residual) eps=1e-05",
           "lm_head head_cross_entropy(model.norm, targets) vocabulary=5 init_scale=0.02 chunk_rows=0"));
-}
-
-/// The line of a node, without its name.
-std::string line_of(const GraphSpec& graph, const std::string& node) {
-  for (const std::string& line : lines_of(graph))
-    if (line.starts_with(node + " ")) return line.substr(node.size() + 1);
-  return "";
 }
 
 TEST(DecoderGraph, ReadsDocumentsAndPositionsWhereTheDataHasThem) {
@@ -372,11 +336,12 @@ TEST(Decoder, RefusesWhatCannotWork) {
     const char* says;
   } cases[] = {
       {"pattern = ''\nwidth = 8\n", text,
-       "'pattern' has no layer; expected letters such as \"*-\": * attention, - FFN"},
-      {"pattern = '*x'\nwidth = 8\n", text, "'pattern' has 'x' at 1; expected * attention or - FFN"},
+       "'pattern' has no layer; expected letters such as \"*-\": * attention, - FFN or M Mamba-2"},
+      {"pattern = '*x'\nwidth = 8\n", text,
+       "'pattern' has 'x' at 1; expected * attention, - FFN or M Mamba-2"},
       {"pattern = \"*\\n\"\nwidth = 8\n", text, "'pattern' has byte 10 at 1"},
-      {"pattern = '-M'\nwidth = 8\n", text,
-       "'pattern' has a Mamba-2 layer, M at 1, and this version has none; expected * attention or - FFN"},
+      {"pattern = '-m'\nwidth = 8\n", text,
+       "'pattern' has 'm' at 1; expected * attention, - FFN or M Mamba-2"},
       {"pattern = '*-*-*'\nrepeat = 4096\nwidth = 8\n", text,
        "'pattern' of 5 letters, repeated 4096 times, has more than 4096 layers"},
       {"pattern = '-*'\nwidth = 8\nhidden = 8\n", text, "layer 1 (attention): 'heads' is missing"},
@@ -394,11 +359,15 @@ TEST(Decoder, RefusesWhatCannotWork) {
       {full + "[[block]]\nat = '2'\nwindow = 3\n", text,
        "'block' 0 (at \"2\") matches no layer; expected a number from 0 to 1, or a pattern of numbers such "
        "as "
-       "* or 1?, and then, for layers of one kind, :attention or :ffn"},
+       "* or 1?, and then, for layers of one kind, :attention, :ffn or :mamba"},
       {full + "[[block]]\nat = '1'\nskip = true\n[[block]]\nat = '1:attention'\nskip = true\n", text,
        "'block' 1 (at \"1:attention\") matches no layer"},
+      {full + "[[block]]\nat = '*:moe'\nskip = true\n", text,
+       "'block' 0 (at \"*:moe\") names the kind 'moe'; expected attention, ffn, mamba"},
       {full + "[[block]]\nat = '*:mamba'\nskip = true\n", text,
-       "'block' 0 (at \"*:mamba\") names the kind 'mamba'; expected attention or ffn"},
+       "'block' 0 (at \"*:mamba\") matches no layer"},
+      {full + "[[block]]\nat = '*'\nmamba_state = 3\n", text,
+       "sets 'mamba_state', which only layers of kind mamba have, and matches none of them"},
       {full + "[[block]]\nat = '*:attention'\nhidden = 3\n", text,
        "'block' 0 (at \"*:attention\") sets 'hidden', which only layers of kind ffn have, and matches none"},
       {full + "[[block]]\nat = '1'\nkv_heads = 1\n", text,

@@ -55,9 +55,9 @@ void Decoder::require_uniform(Architecture architecture) const {
   };
   for (const PatternLayer& layer : layers_) {
     if (layer.skipped()) refuse(fmt::format("'block' skips layer {}", layer.number()));
-    if (layer.is_attention() != (layer.number() % 2 == 0))
+    if (layer.kind() != (layer.number() % 2 == 0 ? Kind::kAttention : Kind::kFfn))
       refuse(fmt::format("layer {} of 'pattern' is {}; expected * and - in turns", layer.number(),
-                         layer.is_attention() ? "*" : "-"));
+                         layer.letter()));
   }
   if (layers_.size() % 2 != 0) refuse("the last layer of 'pattern' is *; expected * and - in turns");
   if (options_.choice("position", kPositions) == Position::kLearned)

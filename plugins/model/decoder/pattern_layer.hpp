@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,12 @@ constexpr auto kFfns = option::choice<Ffn>({{"swiglu", Ffn::kSwiglu},
                                             {"geglu", Ffn::kGeglu},
                                             {"squared_relu", Ffn::kSquaredRelu},
                                             {"gelu", Ffn::kGelu}});
+enum class Kind : std::uint8_t { kAttention, kFfn, kMamba };
+/// By Kind: letters of patterns, and kinds that [[model.block]] names.
+constexpr std::string_view kLetters = "*-M";
+constexpr std::string_view kKindNames[] = {"attention", "ffn", "mamba"};
+/// For messages about patterns.
+constexpr const char* kLetterMeanings = "* attention, - FFN or M Mamba-2";
 constexpr const char* kBiases[] = {"qkv", "out", "ffn", nullptr};
 
 // Options that all layers have and that [[model.block]] may change for some; `fallback` is the default.
@@ -86,14 +93,53 @@ constexpr OptionSpec hidden_option() {
       .doc_text("width inside an FFN; needed where the pattern has one");
 }
 
+constexpr OptionSpec mamba_heads_option() {
+  return option::integer("mamba_heads", nullptr)
+      .between(1, kMost)
+      .doc_text("heads of a Mamba-2 layer, a multiple of mamba_groups; needed where the pattern has one");
+}
+constexpr OptionSpec mamba_head_width_option(const char* fallback) {
+  return option::integer("mamba_head_width", fallback)
+      .between(1, kMost)
+      .doc_text("elements of a head of a Mamba-2 layer");
+}
+constexpr OptionSpec mamba_state_option(const char* fallback) {
+  return option::integer("mamba_state", fallback)
+      .between(1, kMost)
+      .doc_text("columns of the state of each of its heads");
+}
+constexpr OptionSpec mamba_groups_option(const char* fallback) {
+  return option::integer("mamba_groups", fallback)
+      .between(1, kMost)
+      .doc_text("groups of its heads, each with its own B, C and norm before the last map");
+}
+constexpr OptionSpec mamba_conv_option(const char* fallback) {
+  return option::integer("mamba_conv", fallback)
+      .between(1, kMost)
+      .in_unit("tokens")
+      .doc_text("tokens that its convolution sees, the current one included");
+}
+constexpr OptionSpec mamba_chunk_option(const char* fallback) {
+  return option::integer("mamba_chunk", fallback)
+      .between(1, kMost)
+      .in_unit("tokens")
+      .doc_text("tokens that it computes with matrix products at a time; no value depends on it");
+}
+constexpr OptionSpec mamba_dt_limits_option(const char* fallback) {
+  return option::reals("mamba_dt_limits", fallback)
+      .length(2)
+      .at_least(0)
+      .doc_text("bounds of its time steps; 0: none");
+}
+
 /// [[model.block]]
 constexpr OptionSpec kBlockOptions[] = {
     option::text("at", nullptr)
         .mandatory()
         .doc_text(
             "layers that it is for: a number, counted from 0 over the repeated pattern, or a pattern of "
-            "numbers with * and ?; then, for those of one kind alone, :attention or :ffn, as in "
-            "\"*:attention\""),
+            "numbers with * and ?; then, for those of one kind alone, :attention, :ffn or :mamba, as "
+            "in \"*:attention\""),
     option::boolean("skip", "false").doc_text("leave the layer out: x + 0; the others keep their numbers"),
     norm_option(nullptr),
     eps_option(nullptr),
@@ -109,21 +155,37 @@ constexpr OptionSpec kBlockOptions[] = {
     rope_base_option(nullptr),
     ffn_option(nullptr),
     hidden_option(),
+    mamba_heads_option(),
+    mamba_head_width_option(nullptr),
+    mamba_state_option(nullptr),
+    mamba_groups_option(nullptr),
+    mamba_conv_option(nullptr),
+    mamba_chunk_option(nullptr),
+    mamba_dt_limits_option(nullptr),
 };
 
 /// Names of kBlockOptions that mean something for layers of one kind alone.
 constexpr std::string_view kAttentionOptions[] = {"heads",   "kv_heads", "head_width", "window",
                                                   "qk_norm", "position", "rope_base"};
 constexpr std::string_view kFfnOptions[] = {"ffn", "hidden"};
+constexpr std::string_view kMambaOptions[] = {"mamba_heads",    "mamba_head_width", "mamba_state",
+                                              "mamba_groups",   "mamba_conv",       "mamba_chunk",
+                                              "mamba_dt_limits"};
+/// Of the above, by Kind.
+constexpr std::span<const std::string_view> kKindOptions[] = {kAttentionOptions, kFfnOptions, kMambaOptions};
 
 /// A layer of the pattern: the model's options under those of the blocks that match it.
 class PatternLayer {
  public:
-  PatternLayer(const Options& model, char letter, std::int64_t number)
-      : model_(&model), letter_(letter), number_(number) {}
+  PatternLayer(const Options& model, Kind kind, std::int64_t number)
+      : model_(&model), kind_(kind), number_(number) {}
 
-  bool is_attention() const { return letter_ == '*'; }
-  const char* kind() const { return is_attention() ? "attention" : "ffn"; }
+  Kind kind() const { return kind_; }
+  bool is_attention() const { return kind_ == Kind::kAttention; }
+  bool is_ffn() const { return kind_ == Kind::kFfn; }
+  bool is_mamba() const { return kind_ == Kind::kMamba; }
+  char letter() const { return kLetters[static_cast<std::size_t>(kind_)]; }
+  std::string_view kind_name() const { return kKindNames[static_cast<std::size_t>(kind_)]; }
   std::int64_t number() const { return number_; }
   /// A later block overrides an earlier one. `index` among [[model.block]].
   void add_block(std::int64_t index, const Options& block) {
@@ -137,6 +199,7 @@ class PatternLayer {
   bool has(std::string_view name) const { return of(name).has(name); }
   std::int64_t integer(std::string_view name) const { return of(name).integer(name); }
   double real(std::string_view name) const { return of(name).real(name); }
+  std::span<const double> reals(std::string_view name) const { return of(name).reals(name); }
   bool boolean(std::string_view name) const { return of(name).boolean(name); }
   template <typename Choices>
   auto choice(std::string_view name, const Choices& choices) const {
@@ -154,8 +217,13 @@ class PatternLayer {
   }
   bool rotates() const { return choice("position", kPositions) == Position::kRope; }
 
+  /// Elements of all heads of a Mamba-2 layer.
+  std::int64_t mamba_width() const { return integer("mamba_heads") * integer("mamba_head_width"); }
+
   /// Throws Error(kConfig) if the layer's numbers do not fit each other.
   void check() const;
+  /// Throws Error(kConfig) for a convolution that sees more than `context` tokens.
+  void check_context(std::int64_t context) const;
 
  private:
   struct Block {
@@ -168,11 +236,13 @@ class PatternLayer {
       if (block.options->has(name)) return *block.options;
     return *model_;
   }
+  void check_attention() const;
+  void check_mamba() const;
   /// `names`: options that the error is about; a block that set one of them is named first.
   [[noreturn]] void refuse(std::initializer_list<std::string_view> names, const std::string& what) const;
 
   const Options* model_;  // outlives the layer
-  char letter_;
+  Kind kind_;
   std::int64_t number_;
   std::vector<Block> blocks_;  ///< the newest first
 };
