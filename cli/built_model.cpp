@@ -160,6 +160,18 @@ std::int64_t integer_option(const NodeSpec& node, std::string_view name) {
   return 0;
 }
 
+/// A Mamba-2 layer beside its products: per token, its convolution, and the update of a state in f32 and the
+/// sum over it; per sequence, that state and the inputs that the convolution still sees.
+void add_recurrence(report::ModelShapes::Part& part, const graph::Build& build, const graph::Node& node) {
+  const auto option = [&](const char* name) { return integer_option(node.spec, name); };
+  const std::int64_t width = option("heads") * option("head_width"), states = width * option("state");
+  const std::int64_t channels = width + 2 * option("groups") * option("state");
+  const DType activations = base::at(build.values, node.inputs[0].value).spec.dtype;
+  part.state_bytes +=
+      dtype_bytes(DType::kF32, states) + dtype_bytes(activations, (option("conv") - 1) * channels);
+  part.flops += 4.0 * static_cast<double>(states) + 2.0 * static_cast<double>(option("conv") * channels);
+}
+
 /// What nodes of one token per sample say of a context.
 void add_node(report::ModelShapes& shapes, const graph::Build& build, const graph::Node& node,
               std::vector<bool>& counted, std::set<std::pair<std::string, std::string>>& layers) {
@@ -178,6 +190,7 @@ void add_node(report::ModelShapes& shapes, const graph::Build& build, const grap
     const SiteSpec& product = site->declared;
     part->flops += 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n * product.k);
   }
+  if (node.spec.type == "mamba2") add_recurrence(*part, build, node);
   if (node.spec.type != "attention") return;
   const std::int64_t window = integer_option(node.spec, "window");
   const auto input = [&](int i) -> const ValueSpec& {

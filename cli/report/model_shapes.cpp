@@ -36,6 +36,7 @@ void add_members(JsonWriter& json, const ModelShapes::Part& part) {
   json.member("parameters", part.parameters);
   json.member("cache_bytes_per_token", part.cache_bytes);
   json.member("cache_bytes_of_context", part.context_cache_bytes);
+  json.member("state_bytes", part.state_bytes);
   json.member("forward_flops_per_token", part.flops);
   json.member("training_flops_per_token", kTrainingOverForward * part.flops);
 }
@@ -68,6 +69,7 @@ ModelShapes::Part ModelShapes::total() const {
     sum.parameters += part.parameters;
     sum.cache_bytes += part.cache_bytes;
     sum.context_cache_bytes += part.context_cache_bytes;
+    sum.state_bytes += part.state_bytes;
     sum.flops += part.flops;
   }
   return sum;
@@ -86,10 +88,13 @@ std::string shapes_text(const ModelShapes& shapes) {
   add(total);
   return fmt::format(
       "model {}: {} parameters, {} of them trained\n"
-      "key-value cache in {}: {} per token, {} for a context of {} tokens\n"
+      "key-value cache in {}: {} per token, {} for a context of {} tokens\n{}"
       "FLOPs per token of such a context: {:.4g} forward, {:.4g} training\n\n{}",
       shapes.model, grouped_digits(total.parameters), grouped_digits(shapes.trained), shapes.activations,
       bytes_text(total.cache_bytes), bytes_text(total.context_cache_bytes), grouped_digits(shapes.context),
+      total.state_bytes == 0
+          ? ""
+          : fmt::format("state: {}, whatever the context\n", bytes_text(total.state_bytes)),
       total.flops, kTrainingOverForward * total.flops, ab::text_table(rows, "  "));
 }
 

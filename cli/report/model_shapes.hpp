@@ -17,6 +17,7 @@ struct ModelShapes {
     std::int64_t cache_bytes = 0;          ///< of keys and values, per token
     std::int64_t context_cache_bytes = 0;  ///< of a whole context, of which a window keeps its own length
     double flops = 0;                      ///< forward, per token of a whole context
+    std::int64_t state_bytes = 0;          ///< of a sequence, whatever its length
   };
 
   std::string model;         ///< type of [model]

@@ -56,6 +56,11 @@ TEST(ModelShapes, TextHasTotalsAndParts) {
         "h.*.attn  2       400         64                 1500",
         "total             1,600       64                 2000"})
     EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_EQ(text.find("state"), std::string::npos);
+  ModelShapes with_state = sample();
+  with_state.parts[0].state_bytes = 1024, with_state.parts[2].state_bytes = 512;
+  EXPECT_THAT(shapes_text(with_state), HasSubstr("100 tokens\nstate: 1.5 KiB, whatever the context\nFLOPs"));
+  EXPECT_EQ(nlohmann::json::parse(shapes_json(with_state))["state_bytes"], 1536);
 }
 
 TEST(ModelShapes, JsonHasTheSame) {

@@ -28,6 +28,7 @@ json shapes_of(const std::string& config, std::vector<std::string> more = {}) {
 struct Published {
   const char* file;
   std::int64_t parameters, cache_per_token, cache_of_context;
+  std::int64_t state = 0;
 };
 
 /// Parameters as published; bytes of keys and values: 2 x 2 bytes x layers x heads x width of a head.
@@ -37,16 +38,33 @@ const Published kPublished[] = {
     {"llama3_405b", 405'853'388'800, 4 * 126 * 8 * 128, 131072LL * 4 * 126 * 8 * 128},
     {"phi3_mini", 3'821'079'552, 4 * 32 * 32 * 96, 2047LL * 4 * 32 * 32 * 96},
     {"phi3_small", 7'392'272'384, 4 * 32 * 8 * 128, 8192LL * 4 * 32 * 8 * 128},
+    // Of a Mamba-2 layer in bf16: 4 bytes per head x state x width of it, 2 x 3 columns of D + 2 groups x
+    // state.
+    {"nemotron_h_4b", 4'489'223'040, 4 * 4 * 8 * 128, 8192LL * 4 * 4 * 8 * 128,
+     24LL * (4 * 112 * 128 * 64 + 6 * (112 * 64 + 2 * 8 * 128))},
+    {"nemotron_h_8b", 8'100'852'736, 4 * 4 * 8 * 128, 8192LL * 4 * 4 * 8 * 128,
+     24LL * (4 * 128 * 128 * 64 + 6 * (128 * 64 + 2 * 8 * 128))},
+    {"nemotron_h_47b_code", 46'791'554'816, 4 * 5 * 8 * 128, 8192LL * 4 * 5 * 8 * 128,
+     45LL * (4 * 256 * 256 * 64 + 6 * (256 * 64 + 2 * 8 * 256))},
+    {"nemotron_h_47b_paper", 46'856'446'976, 4 * 5 * 8 * 128, 8192LL * 4 * 5 * 8 * 128,
+     44LL * (4 * 256 * 256 * 64 + 6 * (256 * 64 + 2 * 8 * 256))},
+    {"nemotron_h_56b", 56'324'350'464, 4 * 10 * 8 * 128, 8192LL * 4 * 10 * 8 * 128,
+     54LL * (4 * 256 * 256 * 64 + 6 * (256 * 64 + 2 * 8 * 256))},
+    {"nano_12b_v2", 12'310'001'152, 4 * 6 * 8 * 128, 131072LL * 4 * 6 * 8 * 128,
+     28LL * (4 * 128 * 128 * 80 + 6 * (128 * 80 + 2 * 8 * 128))},
+    {"nano_9b_v2", 8'888'227'328, 4 * 4 * 8 * 128, 131072LL * 4 * 4 * 8 * 128,
+     27LL * (4 * 128 * 128 * 80 + 6 * (128 * 80 + 2 * 8 * 128))},
     {"phi4", 14'659'507'200, 4 * 40 * 10 * 128, 16384LL * 4 * 40 * 10 * 128},
 };
 
-TEST(Shapes, OfPublishedModelsHaveTheirTotals) {
+TEST(Shapes, N1_OfPublishedModelsHaveTheirTotals) {
   for (const Published& model : kPublished) {
     const json shapes = shapes_of(kConfigs + "shapes/" + model.file + ".toml");
     EXPECT_EQ(shapes["parameters"], model.parameters) << model.file;
     EXPECT_EQ(shapes["trained_parameters"], model.parameters) << model.file;
     EXPECT_EQ(shapes["cache_bytes_per_token"], model.cache_per_token) << model.file;
     EXPECT_EQ(shapes["cache_bytes_of_context"], model.cache_of_context) << model.file;
+    EXPECT_EQ(shapes["state_bytes"], model.state) << model.file;
     EXPECT_EQ(shapes["activations"], "bf16") << model.file;
     std::int64_t sum = 0;
     for (const json& part : shapes["parts"]) sum += part["parameters"].get<std::int64_t>();
@@ -74,6 +92,20 @@ TEST(Shapes, OperationsAreTwoPerWeightAndTheKeysThatPositionsSee) {
   const double seen = (2047 * 2048 / 2.0 + (4096 - 2047) * 2047.0) / 4096;
   EXPECT_DOUBLE_EQ(phi["forward_flops_per_token"],
                    2 * (3'821'079'552.0 - 32'064.0 * 3072 - 65 * 3072) + 32 * 4.0 * 3072 * seen);
+}
+
+TEST(Shapes, OperationsOfMambaDoNotGrowWithTheContext) {
+  const double width = 128 * 64, channels = width + 2 * 8 * 128;
+  const double products = 2.0 * 4096 * (width + channels + 128 + width);
+  for (const char* context : {"8192", "131072"}) {
+    const json shapes =
+        shapes_of(kConfigs + "shapes/nemotron_h_8b.toml", {"--set", std::string("model.context=") + context});
+    for (const json& part : shapes["parts"]) {
+      if (part["name"] != "model.layers.*.mamba") continue;
+      EXPECT_EQ(part["layers"], 24);
+      EXPECT_DOUBLE_EQ(part["forward_flops_per_token"], 24 * (products + 4 * width * 128 + 2 * 4 * channels));
+    }
+  }
 }
 
 TEST(Shapes, OfTheLargestTakeLessThanASecondAndLittleMemory) {
