@@ -267,7 +267,7 @@ class CpuSsd final : public SsdKernel {
       auto* const kept = state.as<std::uint8_t>() + rows.kept[b] * sequence_bytes();
       auto* const h = reinterpret_cast<A*>(kept);
       auto* const number = reinterpret_cast<std::int32_t*>(kept + spec_.heads * size * sizeof(A));
-      if (rows.first[b] == 0) std::memset(h, 0, spec_.heads * size * sizeof(A));
+      if (rows.first[b] == 0 && rows.count[b] > 0) std::memset(h, 0, spec_.heads * size * sizeof(A));
       const auto* const numbers =
           in.documents.empty() ? nullptr : in.documents.as<std::int32_t>() + b * spec_.time;
       for (std::int64_t t = 0; t < spec_.time; ++t) {

@@ -122,12 +122,6 @@ void Mamba2::check_options(InferContext& context) const {
            fmt::format("option 'dt_limits' is [{}, {}]; expected the lower bound first, or 0 for none",
                        limits[0], limits[1]));
   }
-  // A pass over kept state may be as short as it likes.
-  if (training_ && time_ < conv_) {
-    refuse(context, fmt::format("expected at least as many positions as the convolution reads, {} (option "
-                                "'conv'), found x of {}; train on a longer context, or lower the option",
-                                conv_, context.input(0).layout.shape.text()));
-  }
 }
 
 std::vector<int> Mamba2::free_axes(InferContext& context, const Layout& x) const {
@@ -339,7 +333,17 @@ SsdInputs Mamba2::inputs(RunContext& context, TensorView xbc) const {
           .initial = {}};
 }
 
+void Mamba2::check_context(RunContext& context) const {
+  // Not in infer(): shapes are asked for with one position, and a pass over kept state may be as short.
+  if (!context.training() || time_ >= conv_) return;
+  fail_config(
+      fmt::format("layer '{}': expected at least as many positions as the convolution reads, {} (option "
+                  "'conv'), found x of {}; train on a longer context, or lower the option",
+                  name_, conv_, context.input(0).shape.text()));
+}
+
 void Mamba2::forward(ForwardContext& context) {
+  check_context(context);
   if (batch_ > 0) {
     if (packed_) layer_common::check_documents(name_, *device_, stage_, context.input(1), {});
     const TensorView row = projected(context), xbc = room(context, xbc_at_, share_.channels());

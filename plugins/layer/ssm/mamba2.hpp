@@ -90,6 +90,8 @@ class Mamba2 final : public Layer, public StepwiseLayer {
   void declare_memory(InferContext& context);
   void declare_sums(InferContext& context, const Layout& x, const Layout& heads);
 
+  /// Refuses to train on fewer positions than the convolution reads.
+  void check_context(RunContext& context) const;
   TensorView documents(RunContext& context) const;
   /// A tensor [rows of this rank, columns] in the workspace.
   TensorView room(RunContext& context, std::size_t offset, std::int64_t columns) const;
