@@ -1,6 +1,7 @@
 // Layer `attention`: causal self-attention on q [batch, time, heads * d_head] and k, v [batch, time, kv_heads
 // * d_head]; the projections around it are linear layers of their own. Computed block by block on the device,
-// no [time, time] matrix is stored, and k and v are never repeated.
+// no [time, time] matrix is stored, and k and v are never repeated. Over a mesh samples may be sharded, and
+// heads, those of k and v with those of q.
 #pragma once
 
 #include "common.hpp"
@@ -54,9 +55,12 @@ class SelfAttention final : public Layer, public StepwiseLayer {
   }
 
  private:
+  /// The layout of q; refuses shapes, and shards that are not whole heads with all that they read.
+  static Layout expect_heads(InferContext& context, std::int64_t heads, std::int64_t kv_heads);
+  static void expect_shards_of_heads(InferContext& context, const Layout& q, int input, std::int64_t heads,
+                                     std::int64_t kv_heads);
+  void expect_documents(InferContext& context, const Layout& q);
   AttentionMasks masks(RunContext& context) const;
-  /// Throws Error(kRun) where the numbers of a sample decrease, of which `counts` count; empty: all.
-  void check_documents(const TensorView& documents, std::span<const std::int64_t> counts);
 
   const Options& options_;
   std::string name_;

@@ -71,27 +71,55 @@ TensorView RotationTable::lines(std::int64_t wanted) {
 }
 
 void Rotary::infer(InferContext& context) {
-  const Shape x = context.input(0).shape;
+  const Layout layout = expect_parts(context, 0);
+  const Shape whole = layout.shape;
   const std::int64_t heads = options_.integer("heads");
-  if (x[2] % heads != 0 || x[2] / heads % 2 != 0) {
+  if (whole[2] % heads != 0 || whole[2] / heads % 2 != 0) {
     refuse(context, fmt::format("expected a width of {} heads of an even width, found {}: a rotation turns "
                                 "pairs of elements; choose another number of heads or another width",
-                                heads, x.text()));
+                                heads, whole.text()));
   }
+  const std::int64_t head_width = whole[2] / heads;
+  expect_whole_heads(context, layout, head_width);
   named_ = context.inputs() > 1;
-  if (named_) {
-    const Shape positions = context.input(1).shape;
-    if (!(positions == Shape{x[0], x[1]})) {
-      refuse(context, fmt::format("expected one position per row of x {}, found positions {}", x.text(),
-                                  positions.text()));
-    }
-    context.keep_input(1);
-  }
+  if (named_) expect_positions(context, layout);
+  const Shape x = context.input(0).shape;
   time_ = x[1];
   device_ = &context.device();
   multiply_ = &device_->family<MultiplyOps>();
-  table_.infer(*device_, options_.real("base"), x[2] / heads / 2, statistics(context.activations()));
-  context.output({x, context.activations()});
+  table_.infer(*device_, options_.real("base"), head_width / 2, statistics(context.activations()));
+  context.output(placed(context, layout));
+}
+
+void Rotary::expect_whole_heads(InferContext& context, const Layout& x, std::int64_t head_width) {
+  if (sharding_of(x, 1) != nullptr) {
+    refuse(context, "x must have whole sequences on every rank, found " + layout_text(x) +
+                        "; put a repartition before the layer that shards samples or heads instead");
+  }
+  const DimSharding* heads = sharding_of(x, 2);
+  if (heads == nullptr) return;
+  for (const std::int64_t offset : heads->offsets) {
+    if (offset % head_width == 0) continue;
+    refuse(context, fmt::format("a rank must have whole heads, which are {} columns wide, found x of {}; "
+                                "share x over axes whose ranks divide the heads",
+                                head_width, layout_text(x)));
+  }
+}
+
+void Rotary::expect_positions(InferContext& context, const Layout& x) {
+  const Layout positions = expect_parts(context, 1);
+  Layout expected{{x.shape[0], x.shape[1]}};
+  if (!(positions.shape == expected.shape)) {
+    refuse(context, fmt::format("expected one position per row of x {}, found positions {}", x.shape.text(),
+                                positions.shape.text()));
+  }
+  if (const DimSharding* samples = sharding_of(x, 0)) expected.sharding.push_back(*samples);
+  if (!(positions == expected)) {
+    refuse(context, fmt::format("the positions must be sharded as the samples of x are, found {}, and x of "
+                                "{}; put a repartition before one",
+                                layout_text(positions), layout_text(x)));
+  }
+  context.keep_input(1);
 }
 
 TensorView Rotary::positions(RunContext& context) const {
@@ -99,6 +127,7 @@ TensorView Rotary::positions(RunContext& context) const {
 }
 
 void Rotary::forward(ForwardContext& context) {
+  if (context.input(0).empty()) return;
   std::int64_t lines = time_;
   if (named_) {
     std::int32_t least = 0, most = 0;
@@ -120,7 +149,7 @@ std::int64_t Rotary::infer_step(InferContext& context, std::int64_t positions) {
 }
 
 void Rotary::step(ForwardContext& context, const Steps& steps) {
-  if (named_) return forward(context);
+  if (named_ || context.input(0).empty()) return forward(context);
   multiply_->rotate(matrix(context.input(0)), table_.lines(time_), flat(steps.positions), false,
                     matrix(context.output(0)), false);
 }

@@ -1,6 +1,7 @@
 // Layer `rotary`: rotary positions (Su et al. 2021) on x [batch, time, heads * d]. The pair (i, i + d / 2) of
 // every head at position p is turned by the angle p base^(-2i / d): halves, as Hugging Face stores the
-// weights of Llama and Phi-3, not neighbours. Queries and keys each have a layer of their own.
+// weights of Llama and Phi-3, not neighbours. Queries and keys each have a layer of their own. Over a mesh
+// samples and heads may be sharded.
 #pragma once
 
 #include "common.hpp"
@@ -59,6 +60,10 @@ class Rotary final : public Layer, public StepwiseLayer {
   }
 
  private:
+  /// Refuse shards of x that are not whole heads of whole sequences, and positions that are not sharded
+  /// with it.
+  static void expect_whole_heads(InferContext& context, const Layout& x, std::int64_t head_width);
+  static void expect_positions(InferContext& context, const Layout& x);
   /// The positions of a pass, flat; empty where the layer has no such input.
   TensorView positions(RunContext& context) const;
 
