@@ -45,7 +45,7 @@ class Mamba2 final : public Layer, public StepwiseLayer {
           .length(2)
           .at_least(0)
           .doc_text("bounds of every step, below and above; 0: none"),
-      option::real("norm_eps", "1e-5").at_least(0).doc_text("added to the mean square of a group"),
+      option::real("norm_eps", "1e-5").at_least(1e-30).doc_text("added to the mean square of a group"),
       option::real("init_scale", "0.02")
           .at_least(0)
           .doc_text("standard deviation of the normal initial weights of in_proj"),
