@@ -239,9 +239,9 @@ void Mamba2::declare_memory(InferContext& context) {
     bytes += window_bytes(dtype, elements);
     return at;
   };
-  // Kept: the projection, which every later step reads, and what the scan gives, which costs half of the
-  // layer to compute again. The convolution is cheap to repeat and is, and so is the norm. States stand at
-  // the borders of chunks alone.
+  // Kept: the projection, which every later step reads, and what the scan gives, for which backward would
+  // run the whole scan once more. The convolution and the norm read each value a few times and are repeated.
+  // States stand at the borders of chunks alone.
   if (training_) {
     saved_projected_ = context.saved({{rows, share_.rows()}, dtype_});
     saved_scanned_ = context.saved({{rows, share_.columns()}, dtype_});
