@@ -46,10 +46,13 @@ inline double worst(const std::vector<double>& a, const std::vector<double>& b) 
 
 /// A checkpoint of 2 x 2 ranks has the same weights on other meshes, and every step after it has the same
 /// loss.
-inline void expect_to_go_on_on_other_grids(const std::string& base) {
-  const auto sets = [](int steps, const std::string& mesh) {
-    return std::vector<std::string>{"precision.type=\"fp64\"", "recovery={type = \"full\", every = 2}",
-                                    "run.steps=" + std::to_string(steps), "parallel.grid=" + mesh};
+inline void expect_to_go_on_on_other_grids(const std::string& base,
+                                           const std::vector<std::string>& changes = {}) {
+  const auto sets = [&](int steps, const std::string& mesh) {
+    std::vector<std::string> all{"precision.type=\"fp64\"", "recovery={type = \"full\", every = 2}",
+                                 "run.steps=" + std::to_string(steps), "parallel.grid=" + mesh};
+    all.insert(all.end(), changes.begin(), changes.end());
+    return all;
   };
   const Scratch four;
   ASSERT_EQ(losses_in(four, base, sets(2, "[2, 2]")).size(), 2u);

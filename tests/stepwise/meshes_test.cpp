@@ -44,9 +44,39 @@ std::vector<std::string> on_ranks(const std::function<void(HarnessSpec&)>& body)
   });
 }
 
-TEST(StepwiseMeshes, N10_ShardedWidthsGiveTheValuesOfWholeSequences) {
-  const auto errors = on_ranks([](HarnessSpec& spec) {
-    LayerHarness whole(spec, nodes(false), {}, {tokens(0, kTime)});
+/// Attention and a state space model whose heads are shards; the ranks share the group of the latter.
+NodeList nodes_of_heads() {
+  const std::vector<std::int64_t> over = {0};
+  const auto linear = [&](const char* name, const char* input, std::int64_t features) {
+    return NodeSpec{name, "linear", {input}, {{"features", features}, {"axes", over}}};
+  };
+  return {{"words", "embedding", {"tokens"}, {{"rows", std::int64_t{11}}, {"width", std::int64_t{8}}}},
+          linear("q", "words", 16),
+          linear("k", "words", 8),
+          linear("v", "words", 8),
+          {"turned", "rotary", {"q"}, {{"heads", std::int64_t{4}}}},
+          {"heads",
+           "attention",
+           {"turned", "k", "v"},
+           {{"heads", std::int64_t{4}}, {"kv_heads", std::int64_t{2}}}},
+          {"o", "linear", {"heads"}, {{"features", std::int64_t{8}}}},
+          {"space",
+           "mamba2",
+           {"o"},
+           {{"heads", std::int64_t{4}},
+            {"head_width", std::int64_t{3}},
+            {"state", std::int64_t{5}},
+            {"chunk", std::int64_t{4}},
+            {"dt_min", 0.1},
+            {"dt_max", 1.0},
+            {"axes", over}}},
+          {"y", "linear", {"space"}, {{"features", std::int64_t{5}}}}};
+}
+
+/// Passes of 1, 3 and 2 positions against one over all of them, to the bit.
+void expect_values_of_whole_sequences(const NodeList& graph) {
+  const auto errors = on_ranks([&](HarnessSpec& spec) {
+    LayerHarness whole(spec, graph, {}, {tokens(0, kTime)});
     whole.forward({.training = false});
     const std::vector<double> expected = whole.value("y");
     spec.positions = kTime;
@@ -54,7 +84,7 @@ TEST(StepwiseMeshes, N10_ShardedWidthsGiveTheValuesOfWholeSequences) {
     std::unique_ptr<SequenceState> state;
     std::int64_t first = 0;
     for (const std::int64_t time : splits) {
-      LayerHarness pass(spec, nodes(false), {}, {tokens(first, time)});
+      LayerHarness pass(spec, graph, {}, {tokens(first, time)});
       if (state == nullptr) state = pass.executor().make_sequences(kBatch);
       const std::vector<std::int64_t> begins(kBatch, first), counts(kBatch, time), kept{1, 0};
       pass.executor().step(pass.weights(), *state, {.first = begins, .count = counts, .kept = kept});
@@ -67,6 +97,14 @@ TEST(StepwiseMeshes, N10_ShardedWidthsGiveTheValuesOfWholeSequences) {
     }
   });
   EXPECT_EQ(errors, (std::vector<std::string>{"", ""}));
+}
+
+TEST(StepwiseMeshes, N10_ShardedWidthsGiveTheValuesOfWholeSequences) {
+  expect_values_of_whole_sequences(nodes(false));
+}
+
+TEST(StepwiseMeshes, N10_ShardedHeadsGiveTheValuesOfWholeSequences) {
+  expect_values_of_whole_sequences(nodes_of_heads());
 }
 
 TEST(StepwiseMeshes, ShardedSamplesAreRefused) {
