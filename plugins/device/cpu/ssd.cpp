@@ -1,9 +1,7 @@
 // Operator families of Mamba-2 layers (<tenon/sdk/ops/ssd.hpp>) as plain recurrences over time, token by
 // token: every split of a sequence gives the same bits.
+#include "device_common/ssd.hpp"
 #include "common.hpp"
-
-#include <tenon/error.hpp>
-#include <tenon/sdk/ops/ssd.hpp>
 
 #include <cmath>
 #include <cstring>
@@ -23,31 +21,18 @@ A sigmoid(A x) {
   return 1 / (1 + std::exp(-x));
 }
 
-/// Column of a wider row for every column of the joined runs.
-std::vector<std::int64_t> columns_of(const ColumnRuns& runs) {
-  std::vector<std::int64_t> columns;
-  for (const ColumnRun& run : runs)
-    for (std::int64_t i = 0; i < run.width; ++i) columns.push_back(run.first + i);
-  return columns;
-}
-
-template <class P, class Use>
-void with_parameter(DType parameter, Use&& use) {
-  if (parameter == DType::kBF16)
-    use(kernels::Bf16{});
-  else
-    use(P{});
-}
-
 template <class S>
 class CpuCausalConv final : public CausalConvKernel {
  public:
-  explicit CpuCausalConv(const CausalConvSpec& spec) : spec_(spec), columns_(columns_of(spec.channels)) {}
+  explicit CpuCausalConv(const CausalConvSpec& spec)
+      : spec_(spec), columns_(device_ssd::run_columns(spec.channels)), rows_(spec.batch) {}
   std::size_t scratch_bytes() const override { return 0; }
 
   void forward(TensorView x, TensorView documents, TensorView weight, TensorView bias, TensorView y,
                TensorView) override {
-    with_parameter<Arith<S>>(spec_.parameter, [&]<class P>(P) {
+    device_ssd::with_parameter<S>(spec_.parameter, [&](auto tag) {
+      using P = typename decltype(tag)::type;
+      device_ssd::conv_forward<S, P>(spec_, x, documents, weight, bias, y, device_ssd::kConv);
       for (std::int64_t b = 0; b < spec_.batch; ++b)
         for (std::int64_t t = 0; t < spec_.time; ++t)
           for (std::int64_t c = 0; c < channels(); ++c) {
@@ -59,7 +44,9 @@ class CpuCausalConv final : public CausalConvKernel {
 
   void backward(TensorView x, TensorView documents, TensorView weight, TensorView bias, TensorView dy,
                 TensorView dx, TensorView dweight, TensorView dbias, bool accumulate, TensorView) override {
-    with_parameter<Arith<S>>(spec_.parameter, [&]<class P>(P) {
+    device_ssd::with_parameter<S>(spec_.parameter, [&](auto tag) {
+      using P = typename decltype(tag)::type;
+      device_ssd::conv_backward<S, P>(spec_, x, documents, weight, bias, dy, dx, dweight, dbias);
       const std::int64_t k = spec_.width;
       std::vector<Arith<S>> dv(static_cast<std::size_t>(spec_.time));
       for (std::int64_t c = 0; c < channels(); ++c) {
@@ -88,17 +75,22 @@ class CpuCausalConv final : public CausalConvKernel {
   }
 
   std::int64_t sequence_bytes() const override {
-    return (spec_.width - 1) * (channels() * sizeof(S) + sizeof(std::int32_t));
+    const std::int64_t values = (spec_.width - 1) * channels() * sizeof(S);
+    return device_ssd::whole_sequence((values + 3) / 4 * 4 + (spec_.width - 1) * sizeof(std::int32_t));
   }
 
   void step(TensorView x, TensorView documents, TensorView weight, TensorView bias, const CachedRows& rows,
             TensorView state, TensorView y) override {
-    with_parameter<Arith<S>>(spec_.parameter, [&]<class P>(P) {
+    device_ssd::with_parameter<S>(spec_.parameter, [&](auto tag) {
+      using P = typename decltype(tag)::type;
+      device_ssd::conv_forward<S, P>(spec_, x, documents, weight, bias, y, device_ssd::kConvStep);
+      rows_.check(rows, spec_.time, state, sequence_bytes(), device_ssd::kConvStep);
       const std::int64_t k = spec_.width, tail = k - 1;
       for (std::int64_t b = 0; b < spec_.batch; ++b) {
         auto* const kept = state.as<std::uint8_t>() + rows.kept[b] * sequence_bytes();
         auto* const values = reinterpret_cast<S*>(kept);
-        auto* const numbers = reinterpret_cast<std::int32_t*>(kept + tail * channels() * sizeof(S));
+        auto* const numbers =
+            reinterpret_cast<std::int32_t*>(kept + (tail * channels() * sizeof(S) + 3) / 4 * 4);
         const auto document = [&](std::int64_t t) {
           if (documents.empty()) return 0;
           return t >= 0 ? documents.as<std::int32_t>()[b * spec_.time + t] : numbers[tail + t];
@@ -155,6 +147,7 @@ class CpuCausalConv final : public CausalConvKernel {
 
   CausalConvSpec spec_;
   std::vector<std::int64_t> columns_;
+  device_ssd::StepRows rows_;
 };
 
 template <class S>
@@ -162,12 +155,12 @@ class CpuSsd final : public SsdKernel {
   using A = Arith<S>;
 
  public:
-  explicit CpuSsd(const SsdSpec& spec) : spec_(spec), steps_(columns_of(spec.steps)) {
-    if (spec_.chunk < 1) fail_config("device cpu: ssd: chunk must be at least 1");
-  }
+  explicit CpuSsd(const SsdSpec& spec)
+      : spec_(spec), steps_(device_ssd::run_columns(spec.steps)), rows_(spec.batch) {}
   std::size_t scratch_bytes() const override { return 0; }
 
   void forward(const SsdInputs& in, TensorView y, TensorView states, TensorView last, TensorView) override {
+    device_ssd::ssd_forward<S>(spec_, in, y, states, last);
     const std::int64_t size = spec_.state * spec_.head_width;
     std::vector<A> h(static_cast<std::size_t>(size));
     for (std::int64_t b = 0; b < spec_.batch; ++b)
@@ -185,6 +178,7 @@ class CpuSsd final : public SsdKernel {
 
   void backward(const SsdInputs& in, TensorView states, TensorView dy, TensorView dlast,
                 const SsdGradients& out, TensorView) override {
+    device_ssd::ssd_backward<S>(spec_, in, states, dy, dlast, out);
     const std::int64_t N = spec_.state, P = spec_.head_width, size = N * P, Q = spec_.chunk;
     std::vector<A> da(spec_.heads, 0), dd(spec_.heads, 0), db(spec_.heads, 0);
     const std::int64_t per_group = spec_.heads / spec_.groups;
@@ -262,6 +256,8 @@ class CpuSsd final : public SsdKernel {
 
   void step(const SsdInputs& in, const CachedRows& rows, TensorView state, TensorView y,
             TensorView) override {
+    device_ssd::ssd_step<S>(spec_, in, y);
+    rows_.check(rows, spec_.time, state, sequence_bytes(), device_ssd::kSsdStep);
     const std::int64_t size = spec_.state * spec_.head_width, width = spec_.heads * spec_.head_width;
     for (std::int64_t b = 0; b < spec_.batch; ++b) {
       auto* const kept = state.as<std::uint8_t>() + rows.kept[b] * sequence_bytes();
@@ -348,6 +344,7 @@ class CpuSsd final : public SsdKernel {
 
   SsdSpec spec_;
   std::vector<std::int64_t> steps_;
+  device_ssd::StepRows rows_;
 };
 
 template <class S>
@@ -355,11 +352,14 @@ class CpuGatedNorm final : public GatedNormKernel {
   using A = Arith<S>;
 
  public:
-  explicit CpuGatedNorm(const GatedNormSpec& spec) : spec_(spec), gates_(columns_of(spec.gates)) {}
+  explicit CpuGatedNorm(const GatedNormSpec& spec)
+      : spec_(spec), gates_(device_ssd::run_columns(spec.gates)) {}
   std::size_t scratch_bytes() const override { return 0; }
 
   void forward(TensorView y, TensorView projected, TensorView weight, TensorView out) override {
-    with_parameter<A>(spec_.parameter, [&]<class P>(P) {
+    device_ssd::with_parameter<S>(spec_.parameter, [&](auto tag) {
+      using P = typename decltype(tag)::type;
+      device_ssd::gated_norm_forward<S, P>(spec_, y, projected, weight, out);
       std::vector<A> v(static_cast<std::size_t>(spec_.group_width));
       each([&](std::int64_t r, std::int64_t g) {
         const A scale = gated(y, projected, r, g, v);
@@ -372,7 +372,9 @@ class CpuGatedNorm final : public GatedNormKernel {
 
   void backward(TensorView y, TensorView projected, TensorView weight, TensorView dout, TensorView dy,
                 TensorView dprojected, TensorView dweight, bool accumulate, TensorView) override {
-    with_parameter<A>(spec_.parameter, [&]<class P>(P) {
+    device_ssd::with_parameter<S>(spec_.parameter, [&](auto tag) {
+      using P = typename decltype(tag)::type;
+      device_ssd::gated_norm_backward<S, P>(spec_, y, projected, weight, dout, dy, dprojected, dweight);
       const std::int64_t w = spec_.group_width;
       std::vector<A> v(static_cast<std::size_t>(w)), dw(static_cast<std::size_t>(width()), 0);
       each([&](std::int64_t r, std::int64_t g) {
@@ -424,26 +426,35 @@ class CpuGatedNorm final : public GatedNormKernel {
   std::vector<std::int64_t> gates_;
 };
 
-template <class Family, class Kernel, class Spec, template <class> class Of>
+template <class Family, class Kernel, class Spec, template <class> class Of, void (*kCheck)(const Spec&)>
 class Maker final : public Family {
  public:
+  explicit Maker(const char* name) : name_(name) {}
   std::unique_ptr<Kernel> prepare(const Spec& spec) override {
-    return with_storage(spec.dtype, "ssd", [&](auto tag) -> std::unique_ptr<Kernel> {
+    kCheck(spec);
+    return with_storage(spec.dtype, name_, [&](auto tag) -> std::unique_ptr<Kernel> {
       return std::make_unique<Of<typename decltype(tag)::type>>(spec);
     });
   }
+
+ private:
+  const char* name_;
 };
 
 }  // namespace
 
 std::unique_ptr<CausalConvs> make_causal_convs() {
-  return std::make_unique<Maker<CausalConvs, CausalConvKernel, CausalConvSpec, CpuCausalConv>>();
+  return std::make_unique<
+      Maker<CausalConvs, CausalConvKernel, CausalConvSpec, CpuCausalConv, device_ssd::check_causal_conv>>(
+      device_ssd::kConv);
 }
 std::unique_ptr<Ssd> make_ssd() {
-  return std::make_unique<Maker<Ssd, SsdKernel, SsdSpec, CpuSsd>>();
+  return std::make_unique<Maker<Ssd, SsdKernel, SsdSpec, CpuSsd, device_ssd::check_ssd>>(device_ssd::kSsd);
 }
 std::unique_ptr<GatedNorms> make_gated_norms() {
-  return std::make_unique<Maker<GatedNorms, GatedNormKernel, GatedNormSpec, CpuGatedNorm>>();
+  return std::make_unique<
+      Maker<GatedNorms, GatedNormKernel, GatedNormSpec, CpuGatedNorm, device_ssd::check_gated_norm>>(
+      device_ssd::kGatedNorm);
 }
 
 }  // namespace tenon::cpu
