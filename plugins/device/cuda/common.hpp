@@ -21,6 +21,7 @@
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/ssd.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -90,6 +91,9 @@ std::unique_ptr<MultiplyOps> make_multiply_ops(Queue& queue);
 std::unique_ptr<StridedCopyOps> make_strided_copy_ops(Queue& queue);
 std::unique_ptr<SparseAxisOps> make_sparse_axis_ops(Queue& queue);
 std::unique_ptr<SignOps> make_sign_ops(Queue& queue);
+std::unique_ptr<CausalConvs> make_causal_convs(Queue& queue);
+std::unique_ptr<Ssd> make_ssd(Queue& queue);
+std::unique_ptr<GatedNorms> make_gated_norms(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<MorOps> make_mor_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);

@@ -98,6 +98,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
   std::unique_ptr<BatchedComplexGemms> batched_complex_gemms_;
   std::unique_ptr<SignOps> sign_ops_;
+  std::unique_ptr<CausalConvs> causal_convs_;
+  std::unique_ptr<Ssd> ssd_;
+  std::unique_ptr<GatedNorms> gated_norms_;
   std::unique_ptr<QuantOps> quant_ops_;
   std::unique_ptr<MorOps> mor_ops_;
   std::unique_ptr<ScaledProducts> scaled_products_;
@@ -160,6 +163,9 @@ void CudaDevice::open(const DeviceSpec& spec) {
   sparse_axis_ops_ = make_sparse_axis_ops(*queue_);
   batched_complex_gemms_ = make_batched_complex_gemms(*queue_);
   sign_ops_ = make_sign_ops(*queue_);
+  causal_convs_ = make_causal_convs(*queue_);
+  ssd_ = make_ssd(*queue_);
+  gated_norms_ = make_gated_norms(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   mor_ops_ = make_mor_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
@@ -218,6 +224,9 @@ void* CudaDevice::query(std::string_view interface_id) {
       {SparseAxisOps::kId, sparse_axis_ops_.get()},
       {BatchedComplexGemms::kId, batched_complex_gemms_.get()},
       {SignOps::kId, sign_ops_.get()},
+      {CausalConvs::kId, causal_convs_.get()},
+      {Ssd::kId, ssd_.get()},
+      {GatedNorms::kId, gated_norms_.get()},
       {QuantOps::kId, quant_ops_.get()},
       {MorOps::kId, mor_ops_.get()},
       {ScaledProducts::kId, scaled_products_.get()},
