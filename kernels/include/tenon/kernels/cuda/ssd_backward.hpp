@@ -59,7 +59,8 @@ struct SsdEdgeTerms {
         });
         multiply_tiles<Stored::kPlain, Stored::kTransposed>(
             block, TileProduct<A>{x, Tiles::kStride, state, Tiles::kStride, result, Tiles::kResultStride,
-                                  Tiles::kRows, width, Tiles::width_of(g.head_width, of_head), of_head > 0});
+                                  Tiles::padded(place.end - place.begin), width,
+                                  Tiles::width_of(g.head_width, of_head), of_head > 0});
       }
       block.each([&](int thread) {
         const std::int64_t t = place.begin + thread, first = std::int64_t{of_state} * Tiles::kSlice;
@@ -152,10 +153,11 @@ struct SsdDecayGradients {
       add_products(block, m, place, begin, end, SsdOperand::kC, SsdOperand::kB, m.scores);
       add_products(block, m, place, begin, end, SsdOperand::kDy, SsdOperand::kU, m.products);
       const A between = g.sum_of_tiles(batch_head, place.chunk, tile + 1, place.tile);
+      const int rows = Tiles::padded(place.end - place.begin), columns = Tiles::padded(end - begin);
       block.each([&](int thread) { ssd_edges(l, begin, end, SsdOthers::kLater, m.other_edges, thread); });
       block.each([&](int thread) {
-        for (int i = thread; i < Tiles::kRows * Tiles::kRows; i += Tiles::kThreads) {
-          const int own = i / Tiles::kRows, other = i % Tiles::kRows;
+        for (int i = thread; i < rows * columns; i += Tiles::kThreads) {
+          const int own = i / columns, other = i % columns;
           const int at = own * Tiles::kScoreStride + other;
           A decay = 0;
           if (place.begin + own < place.end && begin + other < end) {
@@ -167,9 +169,9 @@ struct SsdDecayGradients {
       });
       // Running sums of rows, without the column's own.
       block.each([&](int thread) {
-        if (thread >= Tiles::kRows) return;
+        if (thread >= rows) return;
         A sum = m.sums[thread];
-        for (int other = 0; other < Tiles::kRows; ++other) {
+        for (int other = 0; other < columns; ++other) {
           A& at = m.scores[thread * Tiles::kScoreStride + other];
           const A own = at;
           at = sum;
@@ -180,8 +182,8 @@ struct SsdDecayGradients {
       block.each([&](int thread) {
         if (thread >= Tiles::kRows || begin + thread >= end) return;
         A sum = 0;
-        const int rows = static_cast<int>(place.end - place.begin);
-        for (int own = tile == place.tile ? thread : 0; own < rows; ++own)
+        const int own_end = static_cast<int>(place.end - place.begin);
+        for (int own = tile == place.tile ? thread : 0; own < own_end; ++own)
           sum = sum + m.scores[own * Tiles::kScoreStride + thread];
         a.parts[(batch_head * g.time + begin + thread) * g.tiles() + place.tile] = sum;
       });
@@ -202,7 +204,8 @@ struct SsdDecayGradients {
       });
       multiply_tiles<Stored::kPlain, Stored::kTransposed>(
           block, TileProduct<A>{m.x, Tiles::kStride, m.z, Tiles::kStride, scores, Tiles::kScoreStride,
-                                Tiles::kRows, Tiles::kRows, Tiles::width_of(x.width, slice), slice > 0});
+                                Tiles::padded(place.end - place.begin), Tiles::padded(end - begin),
+                                Tiles::width_of(x.width, slice), slice > 0});
     }
   }
 };

@@ -24,10 +24,12 @@ struct SsdTiles {
   static constexpr std::size_t kPerRow = sizeof(A) * kRows;
 
   TENON_BOTH static int slices(std::int64_t width) { return static_cast<int>((width + kSlice - 1) / kSlice); }
-  /// Columns of a slice, a multiple of what products need.
+  /// A multiple of what products need.
+  TENON_BOTH static int padded(std::int64_t count) { return static_cast<int>((count + 3) / 4 * 4); }
+  /// Columns of a slice, padded.
   TENON_BOTH static int width_of(std::int64_t width, int slice) {
     const std::int64_t left = width - std::int64_t{slice} * kSlice;
-    return left >= kSlice ? kSlice : static_cast<int>((left + kTileStep - 1) / kTileStep * kTileStep);
+    return left >= kSlice ? kSlice : padded(left);
   }
 };
 
@@ -81,14 +83,14 @@ TENON_BOTH SsdVectors<S> ssd_vectors(const SsdArgs<S>& g, const S* dy, SsdOperan
 }
 
 /// One thread's share of a tile: rows [begin, end) of a slice, each times e^(decay of its row) where there
-/// are decays; zeros beyond.
+/// are decays; zeros in what pads it.
 template <class S>
 TENON_BOTH void ssd_load(const SsdVectors<S>& of, std::int64_t begin, std::int64_t end, int slice,
                          const Arith<S>* decays, Arith<S>* tile, int thread) {
   using A = Arith<S>;
   using Tiles = SsdTiles<A>;
   const int width = Tiles::width_of(of.width, slice);
-  for (int i = thread; i < Tiles::kRows * width; i += Tiles::kThreads) {
+  for (int i = thread; i < Tiles::padded(end - begin) * width; i += Tiles::kThreads) {
     const int row = i / width, column = i % width;
     const std::int64_t t = begin + row, j = std::int64_t{slice} * Tiles::kSlice + column;
     A value = 0;
@@ -225,11 +227,13 @@ struct SsdTileProducts {
                v = ssd_vectors(g, dy, kV, place.batch, head);
     block.each([&](int thread) { ssd_edges(l, place.begin, place.end, kOthers, m.edges, thread); });
     const std::int64_t others = kOthers == SsdOthers::kEarlier ? place.tile + 1 : last - place.tile + 1;
+    const int rows = Tiles::padded(place.end - place.begin);
     A between = 0;  // the sum of l over the tiles between
     for (std::int64_t turn = 0; turn < others; ++turn) {
       const std::int64_t tile = kOthers == SsdOthers::kEarlier ? place.tile - turn : place.tile + turn;
       const std::int64_t begin = place.chunk * g.chunk + tile * kSsdRows, limit = g.chunk_end(place.chunk);
       const std::int64_t end = begin + kSsdRows < limit ? begin + kSsdRows : limit;
+      const int columns = Tiles::padded(end - begin);
       for (int slice = 0; slice < Tiles::slices(x.width); ++slice) {
         block.each([&](int thread) {
           ssd_load(x, place.begin, place.end, slice, static_cast<const A*>(nullptr), m.x, thread);
@@ -237,7 +241,7 @@ struct SsdTileProducts {
         });
         multiply_tiles<Stored::kPlain, Stored::kTransposed>(
             block, TileProduct<A>{m.x, Tiles::kStride, m.z, Tiles::kStride, m.scores, Tiles::kScoreStride,
-                                  Tiles::kRows, Tiles::kRows, Tiles::width_of(x.width, slice), slice > 0});
+                                  rows, columns, Tiles::width_of(x.width, slice), slice > 0});
       }
       block.each([&](int thread) {
         ssd_load(v, begin, end, place.slice, static_cast<const A*>(nullptr), m.z, thread);
@@ -246,8 +250,8 @@ struct SsdTileProducts {
         ssd_edges(l, begin, end, kToward, m.other_edges, thread);
       });
       block.each([&](int thread) {
-        for (int i = thread; i < Tiles::kRows * Tiles::kRows; i += Tiles::kThreads) {
-          const int own = i / Tiles::kRows, other = i % Tiles::kRows;
+        for (int i = thread; i < rows * columns; i += Tiles::kThreads) {
+          const int own = i / columns, other = i % columns;
           A decay = 0;
           if (place.begin + own < place.end && begin + other < end) {
             decay = turn == 0 ? ssd_decay_within(l + begin, kOthers, own, other)
@@ -260,7 +264,7 @@ struct SsdTileProducts {
       multiply_tiles<Stored::kPlain, Stored::kPlain>(
           block,
           TileProduct<A>{m.scores, Tiles::kScoreStride, m.z, Tiles::kStride, m.result, Tiles::kResultStride,
-                         Tiles::kRows, Tiles::width_of(v.width, place.slice), Tiles::kRows, true});
+                         rows, Tiles::width_of(v.width, place.slice), columns, true});
       if (turn > 0) between = between + g.sum_of_tiles(batch_head, place.chunk, tile, tile + 1);
     }
     add_edge(block, m, place, head, x, between);
@@ -286,7 +290,7 @@ struct SsdTileProducts {
                                    Tiles::kStride,
                                    m.result,
                                    Tiles::kResultStride,
-                                   Tiles::kRows,
+                                   Tiles::padded(place.end - place.begin),
                                    Tiles::width_of(out_width(), place.slice),
                                    Tiles::width_of(x.width, slice),
                                    true};
@@ -403,7 +407,7 @@ struct SsdChunkStates {
       });
       multiply_tiles<Stored::kTransposed, Stored::kPlain>(
           block, TileProduct<A>{left, Tiles::kStride, right, Tiles::kStride, result, Tiles::kResultStride,
-                                rows, width, Tiles::kRows, turn > 0});
+                                rows, width, Tiles::padded(end - begin), turn > 0});
     }
     A* const to = states + g.state_at(b, chunk, head);
     block.each([&](int thread) {
