@@ -46,7 +46,9 @@ inline void check_runs(const ColumnRuns& runs, std::int64_t columns, std::int64_
     device_arguments::refuse_config(std::string(where) + ": " + name + ": " + what);
   };
   const auto text = [](const ColumnRun& run) {
-    return "[" + std::to_string(run.first) + ", " + std::to_string(run.first + run.width) + ")";
+    std::string range(1, '[');
+    range.append(std::to_string(run.first)).append(", ");
+    return range.append(std::to_string(run.first + run.width)).append(")");
   };
   std::vector<ColumnRun> sorted;
   std::int64_t width = 0;

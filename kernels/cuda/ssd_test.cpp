@@ -1,0 +1,254 @@
+// Bodies of Mamba-2 layers on the host launcher: outputs against the recurrence in double, the same bits for
+// both orders of blocks and threads, shared memory within what every launch is granted, and NaN that stays.
+// Gradients are checked on every device (tests/device/ssd_test.cpp, causal_conv_test.cpp,
+// gated_norm_test.cpp).
+#include "testing.hpp"
+
+#include <tenon/kernels/cuda/causal_conv.hpp>
+#include <tenon/kernels/cuda/gated_norm.hpp>
+#include <tenon/kernels/cuda/ssd.hpp>
+#include <tenon/kernels/cuda/ssd_backward.hpp>
+#include <tenon/kernels/cuda/ssd_tiles.hpp>
+
+#include <limits>
+#include <numeric>
+
+namespace tenon::kernels::cuda::ssd_test {
+namespace {
+
+using testing::random_values;
+using testing::same_bits;
+using testing::to_double;
+
+constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
+
+struct Sizes {
+  std::int64_t batch, time, heads, head_width, groups, state, chunk, document;
+};
+// Around the edges of tiles (32 places) and slices (64 or 32 columns), in chunks that are no multiple of
+// tiles.
+const Sizes kSizes[] = {{1, 1, 1, 1, 1, 1, 1, 0},
+                        {2, 33, 4, 5, 2, 3, 16, 7},
+                        {1, 100, 2, 66, 1, 9, 64, 0},
+                        {1, 70, 3, 8, 1, 70, 37, 11},
+                        {2, 65, 2, 64, 2, 64, 256, 0}};
+
+template <class S>
+struct SsdProblem {
+  using A = Arith<S>;
+  SsdArgs<S> args;
+  std::vector<std::int64_t> step_columns;
+  std::vector<S> xbc, projected, dy, y, dxbc, dprojected;
+  std::vector<A> a_log, dt_bias, d, initial, dlast, delta, l, tile_sums, states, last, after, dinitial,
+      products, of_before, of_after, of_rate, of_steps, x_du, x_dy, decays, da_log, ddt_bias, dd;
+  std::vector<std::int32_t> documents;
+
+  explicit SsdProblem(const Sizes& s) {
+    args.batch = s.batch, args.time = s.time, args.heads = s.heads, args.head_width = s.head_width;
+    args.groups = s.groups, args.state = s.state, args.chunk = s.chunk, args.columns = s.heads + 2;
+    const std::int64_t places = s.batch * s.time, places_of_heads = places * s.heads;
+    const std::int64_t slices = SsdTiles<A>::slices(s.head_width);
+    step_columns.resize(s.heads);
+    std::iota(step_columns.rbegin(), step_columns.rend(), std::int64_t{1});
+    xbc = random_values<S>(places * args.xbc_columns(), 1);
+    projected = random_values<S>(places * args.columns, 2, -3, 1);
+    dy = random_values<S>(places_of_heads * s.head_width, 3);
+    a_log = random_values<A>(s.heads, 4, -2, 2), dt_bias = random_values<A>(s.heads, 5);
+    d = random_values<A>(s.heads, 6);
+    initial = random_values<A>(args.state_elements(), 7), dlast = random_values<A>(args.state_elements(), 8);
+    for (std::int64_t i = 0; i < places; ++i)
+      documents.push_back(static_cast<std::int32_t>(s.document > 0 ? i % s.time / s.document : 0));
+    const A nothing = std::numeric_limits<A>::quiet_NaN();
+    y.assign(dy.size(), reference::put<S>(nothing)), dxbc.assign(xbc.size(), reference::put<S>(nothing));
+    dprojected.assign(projected.size(), reference::put<S>(0));
+    for (auto* const all : {&delta, &l, &of_before, &of_after, &of_rate, &of_steps})
+      all->assign(places_of_heads, nothing);
+    for (auto* const all : {&x_du, &x_dy}) all->assign(places_of_heads * slices, nothing);
+    for (auto* const all : {&states, &after}) all->assign(args.state_elements() * args.chunks(), nothing);
+    for (auto* const all : {&last, &dinitial}) all->assign(args.state_elements(), nothing);
+    for (auto* const all : {&da_log, &ddt_bias, &dd}) all->assign(s.heads, nothing);
+    tile_sums.assign(args.all_tiles(), nothing);
+    products.assign(s.batch * s.heads * args.chunks(), nothing);
+    decays.assign(places_of_heads * args.tiles(), nothing);
+    args.step_columns = step_columns.data(), args.xbc = xbc.data(), args.projected = projected.data();
+    args.a_log = a_log.data(), args.dt_bias = dt_bias.data(), args.d = d.data();
+    args.documents = s.document > 0 ? documents.data() : nullptr;
+    args.delta = delta.data(), args.l = l.data(), args.tile_sums = tile_sums.data();
+  }
+  SsdProblem(const SsdProblem&) = delete;
+  SsdProblem& operator=(const SsdProblem&) = delete;
+
+  template <class Body>
+  static void start(const Body& body, LaunchOrder order) {
+    launch_on_host(body.mesh(), body, order);
+  }
+
+  void run(LaunchOrder order) {
+    const int slices = SsdTiles<A>::slices(args.head_width);
+    start(SsdSteps<S>{args}, order);
+    start(SsdTileSums<S>{args}, order);
+    start(SsdChunkStates<S, SsdPass::kForward>{args, nullptr, states.data()}, order);
+    start(SsdPassStates<S, SsdPass::kForward>{args, states.data(), initial.data(), last.data()}, order);
+    start(SsdTileProducts<S, SsdRole::kY>{args, nullptr, states.data(), y.data()}, order);
+    start(SsdChunkStates<S, SsdPass::kBackward>{args, dy.data(), after.data()}, order);
+    start(SsdPassStates<S, SsdPass::kBackward>{args, after.data(), dlast.data(), dinitial.data()}, order);
+    start(SsdTileProducts<S, SsdRole::kDu>{args, dy.data(), after.data(), dxbc.data(), x_du.data(),
+                                           x_dy.data()},
+          order);
+    start(SsdTileProducts<S, SsdRole::kDc>{args, dy.data(), states.data(), dxbc.data()}, order);
+    start(SsdTileProducts<S, SsdRole::kDb>{args, dy.data(), after.data(), dxbc.data()}, order);
+    start(SsdEdgeTerms<S, SsdPass::kForward>{args, dy.data(), states.data(), of_before.data()}, order);
+    start(SsdEdgeTerms<S, SsdPass::kBackward>{args, dy.data(), after.data(), of_after.data()}, order);
+    start(SsdStateProducts<S>{args, states.data(), after.data(), products.data()}, order);
+    start(SsdDecayGradients<S>{args, dy.data(), of_before.data(), decays.data()}, order);
+    start(SsdStepGradients<S>{args, slices, decays.data(), products.data(), of_after.data(), x_du.data(),
+                              dprojected.data(), of_rate.data(), of_steps.data()},
+          order);
+    start(SsdHeadSums<S>{args, slices, of_rate.data(), of_steps.data(), x_dy.data(), da_log.data(),
+                         ddt_bias.data(), dd.data(), false},
+          order);
+  }
+
+  /// Largest difference of y from the recurrence, relative to the largest output.
+  double error() const {
+    const std::int64_t N = args.state, P = args.head_width;
+    double worst = 0, largest = 0;
+    for (std::int64_t b = 0; b < args.batch; ++b)
+      for (std::int64_t head = 0; head < args.heads; ++head) {
+        const std::int64_t group = head / args.per_group(), first = (b * args.heads + head) * N * P;
+        std::vector<double> h(initial.begin() + first, initial.begin() + first + N * P);
+        for (std::int64_t t = 0; t < args.time; ++t) {
+          const std::int64_t row = b * args.time + t;
+          const auto value = [&](std::int64_t column) {
+            return static_cast<double>(reference::get(xbc[row * args.xbc_columns() + column]));
+          };
+          const double raw =
+              reference::get(projected[row * args.columns + step_columns[head]]) + double{dt_bias[head]};
+          const double step = std::log1p(std::exp(raw)),
+                       decay = std::exp(-step * std::exp(double{a_log[head]}));
+          for (std::int64_t p = 0; p < P; ++p) {
+            const double x = value(args.x_column(head) + p);
+            double sum = d[head] * x;
+            for (std::int64_t n = 0; n < N; ++n) {
+              double& at = h[n * P + p];
+              at = (args.begins(row, t) ? 0 : decay * at) + value(args.b_column(group) + n) * step * x;
+              sum += at * value(args.c_column(group) + n);
+            }
+            worst = std::max(worst, std::abs(reference::get(y[(row * args.heads + head) * P + p]) - sum));
+            largest = std::max(largest, std::abs(sum));
+          }
+        }
+      }
+    return worst / largest;
+  }
+};
+
+template <class S>
+struct CudaSsdTest : ::testing::Test {};
+using Storages = ::testing::Types<float, double, Bf16>;
+TYPED_TEST_SUITE(CudaSsdTest, Storages);
+
+TYPED_TEST(CudaSsdTest, N3_OutputsAreThoseOfTheRecurrence) {
+  using S = TypeParam;
+  const double bound = std::is_same_v<S, double> ? 1e-12 : std::is_same_v<S, float> ? 1e-4 : 0x1p-7;
+  for (const Sizes& sizes : kSizes) {
+    SsdProblem<S> problem(sizes);
+    problem.run(LaunchOrder::kAscending);
+    EXPECT_LE(problem.error(), bound) << "time " << sizes.time << " chunk " << sizes.chunk;
+  }
+}
+
+TYPED_TEST(CudaSsdTest, GivesTheSameBitsInAnyOrder) {
+  using S = TypeParam;
+  for (const Sizes& sizes : kSizes) {
+    SsdProblem<S> a(sizes), b(sizes);
+    a.run(kOrders[0]), b.run(kOrders[1]);
+    EXPECT_TRUE(same_bits(a.y, b.y) && same_bits(a.last, b.last) && same_bits(a.states, b.states))
+        << sizes.time;
+    EXPECT_TRUE(same_bits(a.dxbc, b.dxbc) && same_bits(a.dprojected, b.dprojected)) << sizes.time;
+    EXPECT_TRUE(same_bits(a.da_log, b.da_log) && same_bits(a.ddt_bias, b.ddt_bias) && same_bits(a.dd, b.dd) &&
+                same_bits(a.dinitial, b.dinitial))
+        << sizes.time;
+    for (const S value : b.dxbc) ASSERT_FALSE(std::isnan(reference::get(value))) << "not written";
+  }
+}
+
+// A failed run shows in what depends on it, and in places of its tile before it, whose weights of 0 meet the
+// NaN.
+TYPED_TEST(CudaSsdTest, KeepsNaNs) {
+  using S = TypeParam;
+  SsdProblem<S> problem({1, 70, 1, 4, 1, 3, 32, 0});
+  problem.xbc[40 * problem.args.xbc_columns()] =
+      reference::put<S>(std::numeric_limits<Arith<S>>::quiet_NaN());  // x of place 40
+  problem.run(LaunchOrder::kAscending);
+  for (std::int64_t t = 0; t < 70; ++t) {
+    if (t >= 32 && t < 40) continue;
+    EXPECT_EQ(std::isnan(reference::get(problem.y[t * 4])), t >= 40) << t;
+  }
+}
+
+TYPED_TEST(CudaSsdTest, NeedsNoMoreSharedMemoryThanLaunchesAreGranted) {
+  using S = TypeParam;
+  for (const std::int64_t head_width : {64, 80, 128})
+    for (const std::int64_t state : {16, 64, 128, 256}) {
+      SsdArgs<S> args;
+      args.batch = 1, args.time = 4096, args.heads = 4, args.groups = 2, args.chunk = 256;
+      args.head_width = head_width, args.state = state;
+      const std::size_t most = std::size_t{48} << 10;
+      EXPECT_LE((SsdTileProducts<S, SsdRole::kY>{args}.mesh().shared), most);
+      EXPECT_LE((SsdTileProducts<S, SsdRole::kDb>{args}.mesh().shared), most);
+      EXPECT_LE((SsdChunkStates<S, SsdPass::kForward>{args, nullptr, nullptr}.mesh().shared), most);
+      EXPECT_LE((SsdEdgeTerms<S, SsdPass::kForward>{args, nullptr, nullptr, nullptr}.mesh().shared), most);
+      EXPECT_LE((SsdDecayGradients<S>{args, nullptr, nullptr, nullptr}.mesh().shared), most);
+    }
+}
+
+template <class S>
+struct PartsProblem {
+  using A = Arith<S>;
+  static constexpr std::int64_t kBatch = 2, kTime = 130, kChannels = 40, kWidth = 4, kColumns = 43;
+  std::vector<std::int64_t> columns;
+  std::vector<S> x = random_values<S>(kBatch * kTime * kColumns, 11),
+                 above = random_values<S>(kBatch * kTime * kChannels, 12),
+                 values = random_values<S>(kBatch * kTime * kChannels, 13), out, dx, dy, dgates;
+  std::vector<A> weight = random_values<A>(kChannels * kWidth, 14), bias = random_values<A>(kChannels, 15),
+                 parts, dweight, dbias, scales;
+
+  void run(LaunchOrder order) {
+    columns.resize(kChannels);
+    std::iota(columns.begin(), columns.end(), std::int64_t{2});
+    out.assign(values.size(), S{}), dx.assign(x.size(), S{}), dy.assign(values.size(), S{});
+    dgates.assign(x.size(), S{});
+    ConvArgs<S, A> conv;
+    conv.batch = kBatch, conv.time = kTime, conv.width = kWidth, conv.channels = kChannels,
+    conv.columns = kColumns;
+    conv.channel_columns = columns.data(), conv.x = x.data(), conv.weight = weight.data(),
+    conv.bias = bias.data();
+    const std::int64_t tiles = kBatch * ConvBackward<S, A>::tiles(kTime);
+    parts.assign(tiles * kChannels * (kWidth + 1), std::numeric_limits<A>::quiet_NaN());
+    dweight.assign(weight.size(), 0), dbias.assign(bias.size(), 0), scales.assign(kBatch * kTime * 2, 0);
+    const auto start = [&](const auto& body) { launch_on_host(body.mesh(), body, order); };
+    start(ConvForward<S, A>{conv, out.data()});
+    start(ConvBackward<S, A>{conv, above.data(), dx.data(), parts.data()});
+    start(ConvParameters<S, A>{tiles, kChannels, kWidth, parts.data(), dweight.data(), dbias.data(), false});
+    GatedArgs<S, A> norm;
+    norm.rows = kBatch * kTime, norm.groups = 2, norm.group_width = kChannels / 2, norm.columns = kColumns;
+    norm.gate_columns = columns.data(), norm.eps = static_cast<A>(1e-5), norm.y = values.data();
+    norm.projected = x.data(), norm.weight = bias.data();
+    start(GatedNormForward<S, A>{norm, values.data(), scales.data()});  // in place
+    start(GatedNormBackward<S, A>{norm, above.data(), scales.data(), dy.data(), dgates.data()});
+  }
+};
+
+TYPED_TEST(CudaSsdTest, PartsGiveTheSameBitsInAnyOrder) {
+  using S = TypeParam;
+  PartsProblem<S> a, b;
+  a.run(kOrders[0]), b.run(kOrders[1]);
+  EXPECT_TRUE(same_bits(a.out, b.out) && same_bits(a.dx, b.dx) && same_bits(a.dweight, b.dweight) &&
+              same_bits(a.dbias, b.dbias));
+  EXPECT_TRUE(same_bits(a.values, b.values) && same_bits(a.dy, b.dy) && same_bits(a.dgates, b.dgates));
+  for (const auto value : a.dweight) ASSERT_FALSE(std::isnan(value));
+}
+
+}  // namespace
+}  // namespace tenon::kernels::cuda::ssd_test
