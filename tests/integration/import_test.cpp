@@ -28,7 +28,8 @@ using tenon::testing::Recorded;
 using tenon::testing::TestField;
 using ::testing::HasSubstr;
 
-constexpr const char* kCheckpoints[] = {"llama", "llama_tied", "phi3", "gpt_neo"};
+constexpr const char* kCheckpoints[] = {"llama",      "llama_tied", "phi3",         "gpt_neo",
+                                        "nemotron_h", "mamba2",     "mamba2_groups"};
 
 fs::path fixture(const std::string& name) {
   return fs::path(TENON_SOURCE_DIR) / "tests/reference/hf" / name;
@@ -327,7 +328,8 @@ TEST(Import, RefusesFoldersThatAreNotWhole) {
        [](const Changed& c) { c.set("architectures", {"MambaForCausalLM"}); },
        2,
        {"no importer knows architecture MambaForCausalLM; known: LlamaForCausalLM (decoder), Phi3ForCausalLM "
-        "(decoder), GPTNeoForCausalLM (gpt_neo)"}},
+        "(decoder), NemotronHForCausalLM (decoder), Mamba2ForCausalLM (decoder), GPTNeoForCausalLM "
+        "(gpt_neo)"}},
       {"llama",
        [](const Changed& c) { fs::remove(c.folder() / "model.safetensors"); },
        2,

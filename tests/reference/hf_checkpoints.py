@@ -14,7 +14,8 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM)
+from transformers import (GPTNeoConfig, GPTNeoForCausalLM, LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM,
+                          NemotronHConfig, NemotronHForCausalLM, Phi3Config, Phi3ForCausalLM)
 
 import record
 
@@ -24,6 +25,11 @@ IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 COMMON = {"vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
           "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-5, "initializer_range": 0.3, **IDS}
 LLAMA = {**COMMON, "num_key_value_heads": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}
+NEMOTRON_H = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+              "intermediate_size": 24, "mamba_num_heads": 6, "mamba_head_dim": 4, "ssm_state_size": 8, "n_groups": 2, "chunk_size": 8,
+              "max_position_embeddings": CONTEXT, "initializer_range": 0.3, **IDS}
+MAMBA2 = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 8, "head_dim": 4, "num_heads": 8,
+          "initializer_range": 0.3, "chunk_size": 8, **IDS}
 
 # Name: class, configuration, and the largest shard.
 CHECKPOINTS = {
@@ -35,6 +41,11 @@ CHECKPOINTS = {
                                                 num_heads=4, attention_types=[[["global", "local"], 1]], window_size=5,
                                                 intermediate_size=24, resid_dropout=0.0, embed_dropout=0.0,
                                                 initializer_range=0.3, bos_token_id=1, eos_token_id=2), None),
+    # Time steps begin between 0.001 and 0.1; time_step_min and time_step_limit bound them in every pass.
+    "nemotron_h": (NemotronHForCausalLM, NemotronHConfig(**NEMOTRON_H, hybrid_override_pattern="M-MM*-M-", time_step_min=0.02), None),
+    "mamba2": (Mamba2ForCausalLM, Mamba2Config(**MAMBA2, n_groups=1, tie_word_embeddings=True), None),
+    "mamba2_groups": (Mamba2ForCausalLM, Mamba2Config(**MAMBA2, n_groups=4, conv_kernel=3, layer_norm_epsilon=1e-3,
+                                                      time_step_limit=(0.01, 0.05)), "10KB"),
 }
 
 
@@ -60,7 +71,7 @@ def write(name, folder):
     (folder / "generation_config.json").unlink(missing_ok=True)
     tokens = torch.randint(0, VOCABULARY, (1, CONTEXT), generator=torch.Generator().manual_seed(11))
     with torch.no_grad():
-        logits = model.double()(tokens, use_cache=False).logits
+        logits = model.double()(tokens, use_cache=False).logits.double()
     save_file({"tokens": tokens.to(torch.int32), "logits": logits}, folder / "expected.safetensors")
 
 

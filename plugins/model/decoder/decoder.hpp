@@ -2,7 +2,8 @@
 // `M` Mamba-2. Llama, Phi-3, Mamba-2 and Nemotron-H are settings of it, and [[model.block]] changes single
 // layers. Data fields: "tokens" and "targets", i32 [time]; "documents" and "positions", i32 [time], where the
 // data has them. Parameter names are those of Hugging Face's Llama, except that a layer here is one letter of
-// the pattern. decoder.cpp reads the pattern and writes the graph; names.cpp has the names of other programs.
+// the pattern. decoder.cpp reads the pattern and writes the graph; names.cpp and
+// hybrid_names.cpp have the names of other programs.
 #pragma once
 
 #include "importer.hpp"
@@ -23,8 +24,10 @@ constexpr auto kRules = option::choice<Rules>({{"free", Rules::kFree}, {"nemotro
 enum class Objective : std::uint8_t { kTokens, kPolicy };
 constexpr auto kObjectives =
     option::choice<Objective>({{"tokens", Objective::kTokens}, {"policy", Objective::kPolicy}});
-constexpr auto kArchitectures =
-    option::choice<Architecture>({{kLlamaName, Architecture::kLlama}, {kPhi3Name, Architecture::kPhi3}});
+constexpr auto kArchitectures = option::choice<Architecture>({{kLlamaName, Architecture::kLlama},
+                                                              {kPhi3Name, Architecture::kPhi3},
+                                                              {kNemotronHName, Architecture::kNemotronH},
+                                                              {kMamba2Name, Architecture::kMamba2}});
 
 class Decoder final : public Model, public LanguageModel, public ModelNames {
  public:
@@ -86,8 +89,8 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
       option::text("export_as", nullptr)
           .one_of(kArchitectures)
           .doc_text(
-              "the model in other programs, for tenon export: LlamaForCausalLM, or Phi3ForCausalLM; absent: "
-              "Phi3ForCausalLM with a window, else LlamaForCausalLM"),
+              "the model in other programs, for tenon export; absent: Mamba2ForCausalLM if all layers are M, "
+              "NemotronHForCausalLM if some are, else Phi3ForCausalLM with a window, else LlamaForCausalLM"),
       option::tables<kBlockOptions>("block").doc_text(
           "options of single layers, over those of the model; a later table overrides an earlier one"),
   };
@@ -108,8 +111,6 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
 
  private:
   Architecture architecture() const;
-  void require_uniform(Architecture architecture) const;
-  std::string config_json(Architecture architecture, const DataInfo& data) const;
   void read_pattern();
   void apply_block(std::int64_t index, const Options& block);
 
