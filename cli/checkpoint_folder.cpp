@@ -25,6 +25,25 @@ bool is_weights_file(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
+/// Python writes infinity as a word that JSON does not have; version 5 of transformers as a table, which this
+/// makes of it.
+std::string with_infinity_as_table(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity", kTable = "{\"__float__\": \"Infinity\"}";
+  std::string result;
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (!quoted && text.substr(at, kWord.size()) == kWord && (at == 0 || text[at - 1] != '-')) {
+      result += kTable;
+      at += kWord.size() - 1;
+      continue;
+    }
+    if (text[at] == '"') quoted = !quoted;
+    result += text[at];
+    if (quoted && text[at] == '\\' && at + 1 < text.size()) result += text[++at];
+  }
+  return result;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> parse_weights_index(std::string_view text, const std::string& label) {
@@ -56,7 +75,7 @@ void CheckpointFolder::read_settings(FileSystem& files) {
         fmt::format("{} has no {}; expected a folder of Hugging Face: {} beside {}, or beside {} with "
                     "its shards",
                     folder_, kSettingsName, kSettingsName, kSingleName, kIndexName));
-  settings_ = parse_json(read_text(files, path, kMostSettings), path);
+  settings_ = parse_json(with_infinity_as_table(read_text(files, path, kMostSettings)), path);
   const Value* names = settings_.is_table() ? settings_.find("architectures") : nullptr;
   if (names == nullptr || !names->is_array() || names->array().size() != 1 || !names->array()[0].is_text())
     fail_config(fmt::format("{}: expected 'architectures' with one name, such as [\"LlamaForCausalLM\"]{}",

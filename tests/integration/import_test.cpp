@@ -138,26 +138,6 @@ TEST_P(Checkpoint, GivesTheLogitsOfPyTorchAndGoesBackToEqualBytes) {
 INSTANTIATE_TEST_SUITE_P(Import, Checkpoint, ::testing::ValuesIn(kCheckpoints),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(Import, SaysWhatItFoundAndWithoutAFolderWritesNothing) {
-  const Scratch scratch;
-  const auto before = tree(scratch.folder());
-  const Ended ended = scratch.run({"import", fixture("phi3").string()});
-  ASSERT_EQ(ended.status, 0) << ended.err;
-  for (const char* line :
-       {"/phi3: Phi3ForCausalLM, 15 tensors in 3 files, F32\n", "type = \"decoder\"\n", "repeat = 2\n",
-        "kv_heads = 2\n", "window = 5\n", "vocabulary = 67\n", "export_as = \"Phi3ForCausalLM\"\n",
-        "21 parameters, 6064 elements in f32\n", "nothing is written: name a new folder with -o\n"})
-    EXPECT_THAT(ended.out, HasSubstr(line));
-  EXPECT_TRUE(changes(scratch.folder(), before).empty());
-  ASSERT_EQ(scratch.run({"import", fixture("phi3").string(), "-o", "m"}).status, 0);
-  const std::string made = read_file(scratch / "m/model.toml");
-  EXPECT_THAT(made, HasSubstr("architecture = \"Phi3ForCausalLM\""));
-  EXPECT_THAT(made, HasSubstr("importer = \"importer.decoder\""));
-  const Ended again = scratch.run({"import", fixture("phi3").string(), "-o", "m"});
-  EXPECT_EQ(again.status, 2);
-  EXPECT_EQ(again.err, "tenon: tenon import: m exists, and nothing is written over; name another folder\n");
-}
-
 /// A copy of a fixture that a test changes.
 class Changed {
  public:
@@ -194,6 +174,53 @@ class Changed {
  private:
   fs::path folder_;
 };
+
+// Settings that change no shape: with another value the logits are others, so that the above would notice it.
+TEST(Import, ReadsEverySettingOfMambaThatChangesLogits) {
+  const Scratch scratch;
+  const struct {
+    const char* fixture;
+    std::map<std::string, json> settings;
+  } cases[] = {
+      {"nemotron_h", {{"time_step_min", 0.0}}},
+      {"nemotron_h", {{"layer_norm_epsilon", 1e-2}}},
+      {"nemotron_h", {{"n_groups", 1}, {"ssm_state_size", 16}}},
+      {"mamba2_groups", {{"time_step_limit", {0.0, 0.05}}}},
+      {"mamba2_groups", {{"time_step_limit", {0.01, {{"__float__", "Infinity"}}}}}},
+      {"mamba2_groups", {{"n_groups", 2}, {"state_size", 16}}},
+      {"mamba2_groups", {{"layer_norm_epsilon", 1e-5}}},
+  };
+  for (const auto& c : cases) {
+    const Changed copy(scratch, c.fixture);
+    for (const auto& [key, value] : c.settings) copy.set(key, value);
+    fs::remove_all(scratch / "model");
+    ASSERT_EQ(scratch.run({"import", "hf", "-o", "model"}).status, 0);
+    const Recorded expected(std::string("hf/") + c.fixture + "/expected");
+    const double difference = largest_difference(logits_of(scratch / "model", expected.values("tokens")),
+                                                 expected.values("logits"));
+    EXPECT_GT(difference, 1e-3) << c.fixture << " " << c.settings.begin()->first;
+  }
+}
+
+TEST(Import, SaysWhatItFoundAndWithoutAFolderWritesNothing) {
+  const Scratch scratch;
+  const auto before = tree(scratch.folder());
+  const Ended ended = scratch.run({"import", fixture("phi3").string()});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  for (const char* line :
+       {"/phi3: Phi3ForCausalLM, 15 tensors in 3 files, F32\n", "type = \"decoder\"\n", "repeat = 2\n",
+        "kv_heads = 2\n", "window = 5\n", "vocabulary = 67\n", "export_as = \"Phi3ForCausalLM\"\n",
+        "21 parameters, 6064 elements in f32\n", "nothing is written: name a new folder with -o\n"})
+    EXPECT_THAT(ended.out, HasSubstr(line));
+  EXPECT_TRUE(changes(scratch.folder(), before).empty());
+  ASSERT_EQ(scratch.run({"import", fixture("phi3").string(), "-o", "m"}).status, 0);
+  const std::string made = read_file(scratch / "m/model.toml");
+  EXPECT_THAT(made, HasSubstr("architecture = \"Phi3ForCausalLM\""));
+  EXPECT_THAT(made, HasSubstr("importer = \"importer.decoder\""));
+  const Ended again = scratch.run({"import", fixture("phi3").string(), "-o", "m"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_EQ(again.err, "tenon: tenon import: m exists, and nothing is written over; name another folder\n");
+}
 
 /// f32 elements as their upper halves, and the same elements without their lower halves.
 std::pair<StoredValue, StoredValue> cut_to_bf16(const StoredValue& value) {
@@ -252,6 +279,33 @@ TEST(Import, RefusesSettingsThatTheModelCannotRepresent) {
       {"llama", "tie_word_embeddings", 1,
        "'tie_word_embeddings' is 1; importer decoder supports true and false"},
       {"phi3", "sliding_window", 0, "'sliding_window' is 0"},
+      {"nemotron_h", "use_bias", true, "'use_bias' is true; importer decoder supports false"},
+      {"nemotron_h", "use_conv_bias", false, "'use_conv_bias' is false; importer decoder supports true"},
+      {"nemotron_h", "mamba_hidden_act", "relu", "'mamba_hidden_act' is \"relu\"; importer decoder supports"},
+      {"nemotron_h", "mlp_hidden_act", "silu",
+       "'mlp_hidden_act' is \"silu\"; importer decoder supports \"relu2\" and \"gelu_pytorch_tanh\""},
+      {"nemotron_h", "layers_block_type", json::array({"linear_attention", "moe"}),
+       "'layers_block_type' is [\"linear_attention\", \"moe\"]; importer decoder supports lists of"},
+      {"nemotron_h", "layers_block_type", nullptr,
+       "'layers_block_type' is missing; importer decoder expects"},
+      {"nemotron_h", "num_nextn_predict_layers", 1, "'num_nextn_predict_layers' is 1"},
+      {"nemotron_h", "tie_word_embeddings", true, "'tie_word_embeddings' is true"},
+      {"nemotron_h", "sliding_window", 8,
+       "'sliding_window' is 8; importer decoder supports attention to all"},
+      {"nemotron_h", "mamba_n_groups", 2,
+       "'mamba_n_groups' is 2; importer decoder supports the setting under"},
+      {"nemotron_h", "hidden_dropout", 0.1, "'hidden_dropout' is 0.1; importer decoder supports 0"},
+      {"nemotron_h", "time_step_min", -1.0,
+       "'time_step_min' is -1.0; importer decoder supports numbers from 0"},
+      {"nemotron_h", "n_groups", 4, "'mamba_heads' 6 is no multiple of 'mamba_groups' 4"},
+      {"mamba2", "hidden_act", "gelu", "'hidden_act' is \"gelu\"; importer decoder supports \"silu\""},
+      {"mamba2", "expand", 3, "'expand' 3 of 'hidden_size' 16 is not 'num_heads' 8 of 'head_dim' 4"},
+      {"mamba2",
+       "time_step_limit",
+       {0.1},
+       "'time_step_limit' is [0.1]; importer decoder supports two numbers"},
+      {"mamba2", "time_step_limit", {-0.1, 1.0}, "'time_step_limit' is [-0.1, 1.0]"},
+      {"mamba2", "time_step_limit", 1.0, "'time_step_limit' is 1.0"},
       {"gpt_neo", "attention_types", json::array({json::array({json::array({"global"}), 5000000000})}),
        "supports lists [kinds, repetitions] of \"global\" and \"local\", one kind per layer"},
       {"gpt_neo", "attention_types", json::array({json::array({json::array({"sliding"}), 2})}),
@@ -283,6 +337,29 @@ TEST(Import, ReadsSettingsAsEarlierVersionsWroteThem) {
   const Ended ended = scratch.run({"import", "hf"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("rope_base = 500.0\n"));
+}
+
+TEST(Import, ReadsPatternsOfNemotronAsEarlierVersionsWroteThem) {
+  const Scratch scratch;
+  const Changed copy(scratch, "nemotron_h");
+  const Ended now = scratch.run({"import", "hf"});
+  ASSERT_EQ(now.status, 0) << now.err;
+  EXPECT_THAT(now.out, HasSubstr("pattern = \"M-MM*-M-\"\n"));
+  copy.set("layers_block_type", {"mamba", "mlp", "mamba", "mamba", "attention", "mlp", "mamba", "mlp"});
+  EXPECT_EQ(scratch.run({"import", "hf"}).out, now.out);
+  copy.set("layers_block_type", nullptr);
+  copy.set("hybrid_override_pattern", "M-MM*-M-");
+  EXPECT_EQ(scratch.run({"import", "hf"}).out, now.out);
+  copy.set("hybrid_override_pattern", "M-MME-M-");
+  EXPECT_THAT(scratch.run({"import", "hf"}).err,
+              HasSubstr("importer decoder supports the letters M, * and -"));
+  // Python writes numbers that JSON does not have.
+  copy.set("hybrid_override_pattern", "M-MM*-M-");
+  std::string text = read_file(copy.folder() / "config.json");
+  const std::string infinity = "{\"__float__\":\"Infinity\"}";
+  ASSERT_NE(text.find(infinity), std::string::npos);
+  write_file(copy.folder() / "config.json", text.replace(text.find(infinity), infinity.size(), "Infinity"));
+  EXPECT_EQ(scratch.run({"import", "hf"}).out, now.out);
 }
 
 TEST(Import, RefusesFoldersThatAreNotWhole) {

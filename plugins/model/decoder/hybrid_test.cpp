@@ -3,6 +3,7 @@
 #include "graph_lines.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sdk/outside_training.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -185,6 +186,89 @@ TEST(NemotronRules, N2_NameEveryRuleThatIsBrokenWithLayerAndNumber) {
     free.replace(free.find("nemotron_h"), 10, "free");
     EXPECT_NO_THROW(build(free, text_data(4, 5))) << free;
   }
+}
+
+NamePlan plan_of(const std::string& options) {
+  Bench bench("cpu", "reference", 1);
+  const auto model = bench.make_component<Model>("decoder", options);
+  return static_cast<ModelNames*>(model->query(ModelNames::kId))->name_plan(text_data(4, 5));
+}
+
+const NameRule& rule_of(const NamePlan& plan, const std::string& here) {
+  const auto found =
+      std::ranges::find_if(plan.rules, [&](const NameRule& rule) { return rule.here.front() == here; });
+  if (found == plan.rules.end()) fail_run("no rule for " + here);
+  return *found;
+}
+
+/// "first+count ..." of each block.
+std::string blocks_of(const NameRule& rule) {
+  std::vector<std::string> texts;
+  for (const RowRange& block : rule.blocks) texts.push_back(fmt::format("{}+{}", block.first, block.count));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+TEST(HybridNames, PutPartsOfAllGroupsTogether) {
+  // Of a group: 2 heads of width 2, state 3: z 0-3, x 4-7, B 8-10, C 11-13, time steps 14-15.
+  const NamePlan plan = plan_of(hybrid("M-", "mamba_groups = 2\nmamba_state = 3\n"));
+  EXPECT_EQ(blocks_of(rule_of(plan, "model.layers.0.mamba.in_proj.weight")),
+            "0+4 16+4 4+4 20+4 8+3 24+3 11+3 27+3 14+2 30+2");
+  for (const char* name : {"weight", "bias"})
+    EXPECT_EQ(blocks_of(rule_of(plan, fmt::format("model.layers.0.mamba.conv1d.{}", name))),
+              "0+4 10+4 4+3 14+3 7+3 17+3");
+  for (const char* name : {"dt_bias", "A_log", "D", "norm.weight", "out_proj.weight"}) {
+    const NameRule& rule = rule_of(plan, fmt::format("model.layers.0.mamba.{}", name));
+    EXPECT_TRUE(rule.blocks.empty()) << name;
+    EXPECT_THAT(rule.there, ElementsAre(fmt::format("backbone.layers.0.mixer.{}", name)));
+  }
+  EXPECT_THAT(rule_of(plan, "model.layers.1.mlp.up_proj.weight").there,
+              ElementsAre("backbone.layers.1.mixer.up_proj.weight"));
+  const NamePlan one_group = plan_of(hybrid("MM"));
+  EXPECT_TRUE(rule_of(one_group, "model.layers.1.mamba.in_proj.weight").blocks.empty());
+  EXPECT_THAT(one_group.files[0].text, HasSubstr("\"architectures\": [\"Mamba2ForCausalLM\"]"));
+  EXPECT_THAT(plan.files[0].text, HasSubstr("\"hybrid_override_pattern\": \"M-\""));
+}
+
+TEST(HybridNames, RefuseWhatTransformersHasNoModelFor) {
+  const std::string nemotron = "export_as = 'NemotronHForCausalLM'\n";
+  const struct {
+    std::string options;
+    const char* says;
+  } cases[] = {
+      {hybrid("M-", "tied = true\n"), "NemotronHForCausalLM has no such model: 'tied' is true"},
+      {hybrid("M*-", "[[block]]\nat = '1'\nposition = 'rope'\nhead_width = 2\n"),
+       "'position' of layer 1 is rope; expected none"},
+      {hybrid("M*-", "window = 2\n"), "'window' of layer 1 is 2; expected 0"},
+      {hybrid("M*-", "bias = ['qkv']\n"), "'bias' of layer 1 is [qkv]; expected [qkv, out]"},
+      {hybrid("M-M-", "[[block]]\nat = '2'\nmamba_groups = 2\n"),
+       "'mamba_groups' of layer 2 is 2; expected 1"},
+      {hybrid("M-M-", "[[block]]\nat = '3'\nhidden = 5\n"), "'hidden' of layer 3 is 5; expected 12"},
+      {hybrid("M-", "[[block]]\nat = '1'\neps = 0.5\n"), "'eps' of layer 1 is 0.5; expected 1e-05"},
+      {hybrid("M-", "[[block]]\nat = '1'\nnorm = 'layer'\n"), "'norm' of layer 1 is layer; expected rms"},
+      {hybrid("M-", "[[block]]\nat = '1'\nffn = 'swiglu'\n"),
+       "'ffn' of layer 1 is swiglu; expected squared_relu"},
+      {hybrid("M-", "mamba_dt_limits = [0, 1]\n"),
+       "'mamba_dt_limits' of layer 0 is [0, 1]; expected no upper"},
+      {hybrid("MM-", "[[block]]\nat = '0'\nskip = true\n"), "'block' skips layer 0"},
+      {hybrid("MM", "mamba_heads = 3\n"),
+       "the heads of layer 0 have 6 elements together; expected a multiple of"},
+      {hybrid("M-", "export_as = 'Mamba2ForCausalLM'\n"), "layer 1 of 'pattern' is -; expected M alone"},
+      {hybrid("M-", "export_as = 'LlamaForCausalLM'\n"),
+       "layer 0 of 'pattern' is M; expected * and - in turns"},
+  };
+  for (const auto& c : cases) {
+    std::string options = c.options;
+    for (const char* twice : {"mamba_heads = 3"})
+      if (options.find(twice) != std::string::npos) options.erase(options.find("mamba_heads = 4\n"), 16);
+    try {
+      plan_of(options);
+      ADD_FAILURE() << "accepted: " << options;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(c.says));
+    }
+  }
+  EXPECT_NO_THROW(plan_of(hybrid("*-", nemotron)));
 }
 
 TEST(NemotronRules, SkippedLayersDoNotCount) {
