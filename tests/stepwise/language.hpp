@@ -53,6 +53,17 @@ inline constexpr LanguageCase kLanguageCases[] = {
      "pattern = \"*-*-\"\nwidth = 16\nheads = 4\nkv_heads = 2\nhidden = 24\ninit_scale = 0.3", true, true},
     {"decoder_documents_window", "decoder",
      "pattern = \"*-*\"\nwidth = 16\nheads = 2\nhidden = 24\nwindow = 3\ninit_scale = 0.3", true, false},
+    {"mamba", "decoder",
+     "pattern = \"MM\"\nwidth = 12\nmamba_heads = 3\nmamba_head_width = 6\nmamba_state = 5\nmamba_conv = 3\n"
+     "mamba_chunk = 5\nmamba_dt_limits = [0.01, 0.05]\ninit_scale = 0.3"},
+    {"hybrid", "decoder",
+     "pattern = \"M-M*-M-\"\nwidth = 16\nheads = 4\nkv_heads = 2\nhidden = 24\nposition = \"none\"\n"
+     "ffn = \"squared_relu\"\nmamba_heads = 4\nmamba_head_width = 8\nmamba_state = 8\nmamba_groups = 2\n"
+     "mamba_chunk = 4\ninit_scale = 0.3"},
+    {"hybrid_documents", "decoder",
+     "pattern = \"M*-M\"\nwidth = 16\nheads = 2\nhidden = 24\nposition = \"none\"\nmamba_heads = 4\n"
+     "mamba_head_width = 4\nmamba_state = 4\nmamba_chunk = 8\ninit_scale = 0.3",
+     true, false},
 };
 
 inline const LanguageCase& language_case(std::string_view name) {

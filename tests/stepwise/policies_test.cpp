@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace tenon::testing::policies_test {
 namespace {
 
@@ -33,8 +35,8 @@ constexpr Policy kPolicies[] = {
 };
 
 /// The largest difference that the formats of `bench` make to whole sequences.
-double rounding_of(LanguageBench& bench) {
-  LanguageBench exact(language_case("decoder"), "cpu", "reference", "fp32");
+double rounding_of(LanguageBench& bench, const LanguageCase& model) {
+  LanguageBench exact(model, "cpu", "reference", "fp32");
   double worst = 0;
   for (int i = 0; i < 14; ++i) {
     const Sequence text = exact.sequence("policies" + std::to_string(i), kContext);
@@ -45,11 +47,12 @@ double rounding_of(LanguageBench& bench) {
   return worst;
 }
 
-class Policies : public ::testing::TestWithParam<Policy> {};
+class Policies : public ::testing::TestWithParam<std::tuple<Policy, const char*>> {};
 
 TEST_P(Policies, N10_HoldsToTheBitExactlyWhereScalesAreOfRows) {
-  const Policy& policy = GetParam();
-  LanguageBench bench(language_case("decoder"), "cpu", "reference", policy.type, policy.toml);
+  const auto& [policy, name] = GetParam();
+  const LanguageCase& model = language_case(name);
+  LanguageBench bench(model, "cpu", "reference", policy.type, policy.toml);
   const double worst = worst_of_random_passes(bench, "policies", 14);
   if (policy.exact) {
     EXPECT_EQ(worst, 0);
@@ -57,11 +60,15 @@ TEST_P(Policies, N10_HoldsToTheBitExactlyWhereScalesAreOfRows) {
   }
   EXPECT_GT(worst, 0) << "decision 0063 says that this policy depends on the rows of a pass";
   // Both are as far from the logits without rounding as the formats put them.
-  EXPECT_LE(worst, 2 * rounding_of(bench));
+  EXPECT_LE(worst, 2 * rounding_of(bench, model));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Policies, ::testing::ValuesIn(kPolicies),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Policies,
+                         ::testing::Combine(::testing::ValuesIn(kPolicies),
+                                            ::testing::Values("decoder", "hybrid", "hybrid_documents")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param);
+                         });
 
 }  // namespace
 }  // namespace tenon::testing::policies_test

@@ -107,6 +107,26 @@ TEST(StepwiseMemory, KeysAndValuesTakeTheClosedForm) {
   }
 }
 
+TEST(StepwiseMemory, OfMambaDoesNotGrowWithTheContext) {
+  const auto bytes_at = [](LanguageBench& bench, std::int64_t positions) {
+    Executor executor(bench.spec(1, positions), bench.graph(), bench.data(1));
+    return executor.make_sequences(1)->bytes();
+  };
+  LanguageBench mamba(language_case("mamba"), "cpu", "reference", "fp32");
+  const std::int64_t state = bytes_at(mamba, kContext);
+  EXPECT_EQ(bytes_at(mamba, 64 * kContext), state);
+  // Two layers, each of a state [3 heads, 5, 6] and 2 columns of the convolution's 18 + 2 * 5 channels, in
+  // f32.
+  const std::int64_t closed = 2 * 4 * (3 * 5 * 6 + 2 * (18 + 2 * 5));
+  EXPECT_GE(state, closed);
+  EXPECT_LE(state, closed + 2 * 2 * 128) << "numbers of documents, and two buffers rounded up per layer";
+  LanguageBench hybrid(language_case("hybrid"), "cpu", "reference", "bf16");
+  std::int64_t layers = 0;
+  const std::int64_t keys_and_values = 2 * kept_elements(hybrid.graph(), 16, layers);
+  EXPECT_EQ(layers, 1);
+  EXPECT_EQ(bytes_at(hybrid, 64 * kContext) - bytes_at(hybrid, kContext), 63 * kContext * keys_and_values);
+}
+
 TEST(StepwiseMemory, OutlivesTheExecutorThatMadeIt) {
   LanguageBench bench(language_case("decoder"), "cpu", "reference", "fp32");
   const Sequence text = bench.sequence("outlives", 6);
