@@ -287,8 +287,9 @@ int run_import(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kImport{"import", "FOLDER [-o MODEL_FOLDER] [options]",
-                      "Make a model folder from a folder of Hugging Face: Llama, Phi-3, GPT-Neo.", run_import,
-                      declare_import};
+const Command kImport{
+    "import", "FOLDER [-o MODEL_FOLDER] [options]",
+    "Make a model folder from a folder of Hugging Face: Llama, Phi-3, Nemotron-H, Mamba-2, GPT-Neo.",
+    run_import, declare_import};
 
 }  // namespace tenon::cli

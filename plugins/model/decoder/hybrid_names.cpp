@@ -71,11 +71,12 @@ void require_mamba(const NamedModel& model) {
         "the heads of layer 0 have {} elements together; expected a multiple of 'width' {}", inner, width));
 }
 
-/// "[0.01, Infinity]", as transformers writes it.
-std::string limits_json(const PatternLayer& mamba) {
+/// Where there is a bound. Infinity is as version 5 of transformers writes it.
+void add_limits(ConfigText& config, const PatternLayer& mamba) {
   const auto limits = mamba.reals("mamba_dt_limits");
-  return fmt::format("[{}, {}]", limits[0],
-                     limits[1] > 0 ? fmt::format("{}", limits[1]) : "{\"__float__\": \"Infinity\"}");
+  if (limits[0] == 0 && limits[1] == 0) return;
+  const std::string most = limits[1] > 0 ? ConfigText::real_json(limits[1]) : "{\"__float__\": \"Infinity\"}";
+  config.json("time_step_limit", fmt::format("[{}, {}]", ConfigText::real_json(limits[0]), most));
 }
 
 std::string nemotron_config(const NamedModel& model) {
@@ -108,7 +109,7 @@ std::string nemotron_config(const NamedModel& model) {
     // The lower bound of time steps in transformers; in the published code it is that of initial values
     // alone.
     config.real("time_step_min", mamba->reals("mamba_dt_limits")[0]);
-    config.json("time_step_limit", limits_json(*mamba));
+    add_limits(config, *mamba);
     config.text("mamba_hidden_act", "silu");
   }
   config.truth("use_bias", false);
@@ -137,7 +138,7 @@ std::string mamba_config(const NamedModel& model) {
   config.integer("n_groups", mamba.integer("mamba_groups"));
   config.integer("conv_kernel", mamba.integer("mamba_conv"));
   config.integer("chunk_size", mamba.integer("mamba_chunk"));
-  config.json("time_step_limit", limits_json(mamba));
+  add_limits(config, mamba);
   config.text("hidden_act", "silu");
   config.truth("use_bias", false);
   config.truth("use_conv_bias", true);

@@ -68,9 +68,13 @@ void ConfigText::truth(std::string_view key, bool value) {
   json(key, value ? "true" : "false");
 }
 
-void ConfigText::real(std::string_view key, double value) {
+std::string ConfigText::real_json(double value) {
   const std::string digits = fmt::format("{}", value);
-  json(key, digits.find_first_of(".e") == std::string::npos ? digits + ".0" : digits);
+  return digits.find_first_of(".e") == std::string::npos ? digits + ".0" : digits;
+}
+
+void ConfigText::real(std::string_view key, double value) {
+  json(key, real_json(value));
 }
 
 void ConfigText::integer(std::string_view key, std::int64_t value) {

@@ -38,10 +38,11 @@ class ConfigText {
   ConfigText(const char* architecture, const char* model_type);
   void text(std::string_view key, std::string_view value);
   void truth(std::string_view key, bool value);
-  /// Readers that check types require 1.0 for a real.
+  /// As 1.0, which readers that check types require.
   void real(std::string_view key, double value);
   void integer(std::string_view key, std::int64_t value);
   void json(std::string_view key, std::string_view value);
+  static std::string real_json(double value);
   std::string finish() &&;
 
  private:
