@@ -83,6 +83,30 @@ type = "adamw"
 lr = 1e-2
 )",
      0, 0, 7},
+    {"hybrid", R"(
+[data]
+type = "text"
+path = "data/text/tinyshakespeare.txt"
+context = 16
+batch = 4
+[model]
+type = "decoder"
+pattern = "M*-"
+width = 16
+position = "none"
+heads = 2
+hidden = 32
+ffn = "squared_relu"
+mamba_heads = 16
+mamba_head_width = 4
+mamba_state = 8
+mamba_groups = 2
+mamba_chunk = 8
+[optimizer]
+type = "adamw"
+lr = 1e-2
+)",
+     0, 0, 8},
     {"mlp", R"(
 [data]
 type = "mnist"

@@ -91,6 +91,9 @@ const Shipped kShipped[] = {
     {"lenet5", {"data.batch=16", "data.val_fraction=0.01"}},
     {"lenet5_2x2", {"data.batch=16", "data.val_fraction=0.01"}},
     {"resnet18", {"model.width=8", "data.batch=4", "data.val_fraction=0.001"}},
+    {"hybrid_tiny",
+     {"model.width=16", "model.heads=2", "model.kv_heads=1", "model.hidden=24", "model.mamba_heads=4",
+      "model.mamba_head_width=8", "model.mamba_state=8", "data.context=16", "data.val_fraction=0.002"}},
 };
 constexpr const char* kPolicies[] = {"fp32", "fp64", "bf16", "fp16", "fp8", "mxfp8", "mxfp4", "nvfp4", "mor"};
 

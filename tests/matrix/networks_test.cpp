@@ -120,6 +120,19 @@ Network decoder(Integer width) {
           {{"vocabulary", vocabulary}}};
 }
 
+Network hybrid(Integer width) {
+  const Integer batch = 3, time = 11, vocabulary = 13;
+  return {"hybrid_" + text(width),
+          model("decoder",
+                "pattern = \"M-M*-M-\"\nheads = 2\nhead_width = 6\nposition = \"none\"\nffn = "
+                "\"squared_relu\"\nmamba_heads = 4\nmamba_groups = 2\nmamba_state = 5\nmamba_chunk = 4\n"
+                "mamba_head_width = " +
+                    text(width) + "\nwidth = " + text(width) + "\nhidden = " + text(width + 2)),
+          {{"tokens", {batch, time}, DType::kI32, integers(batch * time, 13, "tokens")},
+           {"targets", {batch, time}, DType::kI32, integers(batch * time, 13, "targets")}},
+          {{"vocabulary", vocabulary}}};
+}
+
 Network dlrm(Integer width) {
   const Integer batch = 5;
   return {"dlrm_" + text(width),
@@ -165,6 +178,7 @@ std::vector<Network> networks() {
     }
     chosen.push_back(gpt(width));
     chosen.push_back(decoder(width));
+    chosen.push_back(hybrid(width));
     chosen.push_back(dlrm(width));
     chosen.push_back(mlp(width));
   }

@@ -10,7 +10,7 @@
 namespace tenon::integration::precision_test {
 namespace {
 
-constexpr const char* kModelNames[] = {"gpt_neo", "lenet5", "decoder"};
+constexpr const char* kModelNames[] = {"gpt_neo", "lenet5", "decoder", "hybrid"};
 
 struct Policy {
   const char* name;
@@ -56,7 +56,7 @@ std::vector<Cell> cells() {
     for (std::size_t m = 0; m < std::size(kModelNames); ++m) {
       for (const bool replicas : {false, true}) {
         for (const bool saves : {false, true}) {
-          // Three cells for each policy; together every pair of choices occurs.
+          // Four cells for each policy; together every pair of choices occurs.
           const bool covering = replicas == ((p + m) % 2 == 1) && saves == ((p / 2 + m) % 2 == 1);
           if (all || covering) chosen.push_back({model_named(kModelNames[m]), kPolicies[p], replicas, saves});
         }

@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kPrecisions[] = {"fp32", "bf16", "fp16", "fp8", "nvfp4", "mor"};
 /// The last one, with running statistics, is slow and only among all cells.
-constexpr const char* kModelNames[] = {"gpt_neo", "lenet5", "dlrm", "decoder", "resnet"};
-constexpr std::size_t kCoveringModels = 4;
+constexpr const char* kModelNames[] = {"gpt_neo", "lenet5", "dlrm", "decoder", "hybrid", "resnet"};
+constexpr std::size_t kCoveringModels = 5;
 constexpr std::int64_t kSlots = 20, kCut = 10, kSaveEvery = 5;
 
 struct Cell {
