@@ -11,6 +11,30 @@
 #include <numeric>
 
 namespace tenon::generate {
+namespace {
+
+/// The likeliest token, of equals the first. Throws Error(kRun) if a logit is not finite.
+std::size_t likeliest_of(std::span<const double> logits, std::uint64_t sequence, std::uint64_t position) {
+  std::size_t likeliest = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isfinite(logits[i])) {
+      fail_run(
+          fmt::format("generate: the logit of token {} at position {} of sequence {} is {}; the weights are "
+                      "not usable",
+                      i, position, sequence, logits[i]));
+    }
+    if (logits[i] > logits[likeliest]) likeliest = i;
+  }
+  return likeliest;
+}
+
+Drawn with_log_prob(std::span<const double> logits, std::int32_t token, double largest) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  return {token, logits[token] - largest - std::log(sum)};
+}
+
+}  // namespace
 
 void check_settings(const GenerationSpec& spec, const SettingNames& names) {
   if (spec.most < 0)
@@ -27,6 +51,14 @@ void check_settings(const GenerationSpec& spec, const SettingNames& names) {
     fail_config(fmt::format("{}: {} is {}, expected more than 0 and at most 1 (all tokens)", names.where,
                             names.top_p, spec.top_p));
   }
+  const ThinkingBudget& thinking = spec.thinking;
+  if (thinking.tokens < 0) return;
+  if (thinking.grace < 0)
+    fail_config(fmt::format("{}: {} is {}, expected 0 or more", names.where, names.grace, thinking.grace));
+  if (thinking.close.empty()) {
+    fail_config(fmt::format("{}: {} is {}, and {} has no token; give the closing tag", names.where,
+                            names.thinking, thinking.tokens, names.close));
+  }
 }
 
 Sampler::Sampler(const GenerationSpec& spec)
@@ -37,23 +69,15 @@ Sampler::Sampler(const GenerationSpec& spec)
   check_settings(spec);
 }
 
+Drawn Sampler::given(std::span<const double> logits, std::int32_t token, std::uint64_t sequence,
+                     std::uint64_t position) {
+  return with_log_prob(logits, token, logits[likeliest_of(logits, sequence, position)]);
+}
+
 Drawn Sampler::next(std::span<const double> logits, std::uint64_t sequence, std::uint64_t position) {
-  std::size_t likeliest = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) {
-      fail_run(
-          fmt::format("generate: the logit of token {} at position {} of sequence {} is {}; the weights are "
-                      "not usable",
-                      i, position, sequence, logits[i]));
-    }
-    if (logits[i] > logits[likeliest]) likeliest = i;
-  }
+  const std::size_t likeliest = likeliest_of(logits, sequence, position);
   const double largest = logits[likeliest];
-  double sum_at_one = 0;
-  for (const double logit : logits) sum_at_one += std::exp(logit - largest);
-  const auto drawn = [&](std::int32_t token) {
-    return Drawn{token, logits[token] - largest - std::log(sum_at_one)};
-  };
+  const auto drawn = [&](std::int32_t token) { return with_log_prob(logits, token, largest); };
   if (temperature_ == 0) return drawn(static_cast<std::int32_t>(likeliest));
 
   weights_.resize(logits.size());

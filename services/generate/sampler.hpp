@@ -14,7 +14,8 @@ namespace tenon::generate {
 /// How a message names the settings: those of a contract, or options of a command.
 struct SettingNames {
   std::string_view where = "generate", most = "most", temperature = "temperature", top_k = "top_k",
-                   top_p = "top_p";
+                   top_p = "top_p", thinking = "thinking.tokens", grace = "thinking.grace",
+                   close = "thinking.close";
 };
 
 /// Throws Error(kConfig) for settings out of range.
@@ -35,6 +36,9 @@ class Sampler {
   explicit Sampler(const GenerationSpec& spec);
   /// Token at `position` of sequence `sequence`. Throws Error(kRun) if a logit is not finite.
   Drawn next(std::span<const double> logits, std::uint64_t sequence, std::uint64_t position);
+  /// `token` as if it had been drawn there. Throws as next().
+  static Drawn given(std::span<const double> logits, std::int32_t token, std::uint64_t sequence,
+                     std::uint64_t position);
 
  private:
   /// Fills ids_ with the tokens that may be drawn, ascending.

@@ -128,6 +128,18 @@ TEST(Sampler, GivesTheLogarithmOfTheModelsOwnProbability) {
   EXPECT_GT(tokens.size(), 8U);
 }
 
+TEST(Sampler, GivesATokenTheProbabilityThatADrawOfItHas) {
+  std::vector<double> logits(60);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 5 * random_normal(random_key(2, "l"), 0, i);
+  Sampler sampler(settings(3, 0, 1));
+  for (std::uint64_t position = 0; position < 20; ++position) {
+    const Drawn drawn = sampler.next(logits, 1, position);
+    EXPECT_EQ(Sampler::given(logits, drawn.token, 1, position).log_prob, drawn.log_prob);
+  }
+  logits[5] = std::nan("");
+  EXPECT_THROW(Sampler::given(logits, 4, 1, 0), Error);
+}
+
 TEST(Sampler, IsAFunctionOfSeedPurposeSequenceAndPosition) {
   const std::vector<double> logits(1000, 0.0);
   const auto drawn = [&](const GenerationSpec& spec, std::uint64_t sequence, std::uint64_t position) {
@@ -160,6 +172,9 @@ TEST(Sampler, RefusesWhatIsNoDistribution) {
       {settings(1, 0, 1.5), "generate: top_p is 1.5, expected more than 0 and at most 1 (all tokens)"},
       {settings(1, 0, none), "generate: top_p is nan, expected more than 0 and at most 1 (all tokens)"},
       {{.most = -2}, "generate: most is -2, expected 0 or more"},
+      {{.thinking = {5, -1, {3}}}, "generate: thinking.grace is -1, expected 0 or more"},
+      {{.thinking = {5, 1}},
+       "generate: thinking.tokens is 5, and thinking.close has no token; give the closing tag"},
   };
   for (const auto& c : cases) {
     try {

@@ -37,8 +37,9 @@ struct StepwiseGenerator::Pass {
 };
 
 struct StepwiseGenerator::Sequence {
-  std::size_t index = 0;                ///< of the prompt
-  std::int64_t row = 0;                 ///< of the kept states
+  std::size_t index = 0;  ///< of the prompt
+  std::int64_t row = 0;   ///< of the kept states
+  ThinkingLimit thinking;
   std::vector<std::int32_t> seen = {};  ///< what the model has read, but the last token drawn
 };
 
@@ -122,7 +123,13 @@ StepwiseGenerator::Pass& StepwiseGenerator::pass(std::int64_t batch, std::int64_
   return *found;
 }
 
-void StepwiseGenerator::check(std::span<const Prompt> prompts) const {
+void StepwiseGenerator::check(std::span<const Prompt> prompts, const ThinkingBudget& thinking) const {
+  for (const std::int32_t id : thinking.close) {
+    if (id < 0 || id >= vocabulary_) {
+      fail_config(fmt::format("generate: thinking.close holds token {}, and the model knows 0 to {}", id,
+                              vocabulary_ - 1));
+    }
+  }
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].ids.empty())
       fail_config(fmt::format("generate: prompt {} is empty; the model needs a token to go on from", i));
@@ -138,16 +145,20 @@ void StepwiseGenerator::check(std::span<const Prompt> prompts) const {
 std::vector<Generated> StepwiseGenerator::generate(std::span<const Prompt> prompts,
                                                    const GenerationSpec& spec, const TokenSink& sink) {
   Sampler sampler(spec);
-  check(prompts);
+  check(prompts, spec.thinking);
   if (weights_ == nullptr) fail_run("generate was called before weights were bound");
   std::vector<Generated> results(prompts.size());
   if (spec.most == 0) return results;
 
-  // Draws the next token of a sequence, and says whether it goes on.
-  const auto draw = [&](const Sequence& sequence, std::span<const double> logits) {
+  // Draws or inserts the next token of a sequence, and says whether it goes on.
+  const auto draw = [&](Sequence& sequence, std::span<const double> logits) {
     const Prompt& prompt = prompts[sequence.index];
     Generated& result = results[sequence.index];
-    const Drawn drawn = sampler.next(logits, prompt.sequence, prompt.ids.size() + result.ids.size());
+    const auto position = static_cast<std::uint64_t>(prompt.ids.size() + result.ids.size());
+    const std::optional<std::int32_t> inserted = sequence.thinking.inserted();
+    const Drawn drawn = inserted ? Sampler::given(logits, *inserted, prompt.sequence, position)
+                                 : sampler.next(logits, prompt.sequence, position);
+    sequence.thinking.add(drawn.token);
     result.ids.push_back(drawn.token);
     result.log_probs.push_back(drawn.log_prob);
     const bool wanted = !sink || sink(sequence.index, drawn.token, drawn.log_prob);
@@ -173,8 +184,8 @@ std::vector<Generated> StepwiseGenerator::generate(std::span<const Prompt> promp
   std::vector<bool> ended;
   while (true) {
     while (next < prompts.size() && !free.empty()) {
-      Sequence sequence{next, free.back()};
-      const auto ids = prompts[next++].ids;
+      const auto ids = prompts[next].ids;
+      Sequence sequence{next++, free.back(), ThinkingLimit(spec.thinking, ids.back())};
       const auto used = std::min<std::size_t>(ids.size(), context_);
       if (!draw(sequence, read(sequence, ids.last(used)))) continue;
       free.pop_back();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "generate/sampler.hpp"
+#include "generate/thinking_limit.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/generator.hpp>
@@ -61,7 +62,7 @@ class StepwiseGenerator final : public Generator {
   struct Sequence;
 
   Pass& pass(std::int64_t batch, std::int64_t time);
-  void check(std::span<const Prompt> prompts) const;
+  void check(std::span<const Prompt> prompts, const ThinkingBudget& thinking) const;
   /// The model reads `ids` from position 0 on; the logits that follow the last one.
   std::span<const double> read(Sequence& sequence, std::span<const std::int32_t> ids);
   /// The model reads the last token of each, in one pass; logits row by row.

@@ -2,6 +2,8 @@
 // the same text whatever is drawn beside it, before it, or on another replica.
 #include "generate/stepwise_generator.hpp"
 
+#include "generate/test_thinking_rule.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>
@@ -233,6 +235,40 @@ TEST_P(Generation, SlidesByForgettingTheOlderHalf) {
   }
 }
 
+TEST_P(Generation, AThinkingBudgetInsertsTheTagAndLeavesAllOtherDrawsToTheirPositions) {
+  const auto many = language_.generator(3), one = language_.generator(1);
+  std::vector<Ids> prompts;
+  for (std::size_t i = 0; i < 11; ++i) prompts.push_back(ids_of(1 + i, fmt::format("th{}", i)));
+  GenerationSpec spec{.most = 12, .slides = true};
+  // Tokens of one in six end a line.
+  spec.thinking = {3, 4, {58, 59, 58}, {0, 6, 12, 18, 24, 30, 36, 42, 48, 54}};
+  const auto together = draw(*many, prompts, spec);
+  std::set<std::size_t> begins;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Ids ids;
+    std::vector<double> log_probs;
+    while (ids.size() < 12) {
+      Ids text = prompts[i];
+      text.insert(text.end(), ids.begin(), ids.end());
+      const std::int32_t inserted = inserted_after(spec.thinking, prompts[i].back(), ids);
+      if (inserted >= 0) {
+        begins.insert(ids.size());
+        ids.push_back(inserted);
+        log_probs.push_back(log_softmax(language_.follow(text))[inserted]);
+      } else {
+        const Generated next = draw(*one, {text}, {.most = 1}, i)[0];
+        ids.push_back(next.ids[0]);
+        log_probs.push_back(next.log_probs[0]);
+      }
+    }
+    EXPECT_EQ(together[i].ids, ids) << i;
+    ASSERT_EQ(together[i].log_probs.size(), ids.size());
+    for (std::size_t t = 0; t < ids.size(); ++t)
+      EXPECT_NEAR(together[i].log_probs[t], log_probs[t], GetParam().bound) << i << " " << t;
+  }
+  EXPECT_GT(begins.size(), 3U) << "newlines are at different places, and some sequences have none";
+}
+
 class GenerationOfNeo : public ::testing::Test {
  protected:
   Language language_{"gpt_neo", kNeo, "reference", "fp32"};
@@ -281,6 +317,42 @@ TEST_F(GenerationOfNeo, EndsAtTheMostAtStopsAtTheSinkAndAtTheContext) {
 
   const Generated full = generator->generate(asked, {.most = 100})[0];
   EXPECT_EQ(full.ids.size(), static_cast<std::size_t>(kContext - 4 + 1));
+  EXPECT_EQ(full.end, GenerationEnd::kContext);
+}
+
+TEST_F(GenerationOfNeo, TokensOfATagEndASequenceAsDrawnOnesDo) {
+  const auto generator = language_.generator(2);
+  const Ids ids = ids_of(4, "t");
+  GenerationSpec spec{.most = 10};
+  spec.thinking = {2, 0, {50, 51, 52}, {}};
+  const Generated whole = draw(*generator, {ids}, spec)[0];
+  ASSERT_EQ(Ids(whole.ids.begin() + 2, whole.ids.begin() + 5), (Ids{50, 51, 52}));
+  spec.stop_ids = {51};
+  const Generated stopped = draw(*generator, {ids}, spec)[0];
+  EXPECT_EQ(stopped.ids, Ids(whole.ids.begin(), whole.ids.begin() + 4));
+  EXPECT_EQ(stopped.end, GenerationEnd::kStop);
+  spec.stop_ids = {};
+  spec.most = 4;
+  const Generated cut = draw(*generator, {ids}, spec)[0];
+  EXPECT_EQ(cut.ids, stopped.ids) << "the end may fall into the tag";
+  EXPECT_EQ(cut.end, GenerationEnd::kMost);
+  Ids heard;
+  const std::vector<Prompt> asked = {{ids, 0}};
+  spec.most = 10;
+  const Generated sunk = generator->generate(asked, spec, [&](std::size_t, std::int32_t token, double) {
+    heard.push_back(token);
+    return token != 50;
+  })[0];
+  EXPECT_EQ(heard, Ids(whole.ids.begin(), whole.ids.begin() + 3));
+  EXPECT_EQ(sunk.end, GenerationEnd::kSink);
+}
+
+TEST_F(GenerationOfNeo, ABudgetOfAPromptThatFillsTheContextEndsWithTheContext) {
+  const auto generator = language_.generator(1);
+  GenerationSpec spec{.most = 5};
+  spec.thinking = {0, 0, {50, 51}, {}};
+  const Generated full = draw(*generator, {ids_of(kContext, "full")}, spec)[0];
+  EXPECT_EQ(full.ids, Ids{50});
   EXPECT_EQ(full.end, GenerationEnd::kContext);
 }
 
@@ -346,6 +418,8 @@ TEST_F(GenerationOfNeo, RefusesWhatItCannotDo) {
   EXPECT_EQ(refused({{-1}}, {.most = 1}), "generate: prompt 0 holds token -1, and the model knows 0 to 60");
   EXPECT_EQ(refused({good}, {.most = 1, .top_p = 2}),
             "generate: top_p is 2, expected more than 0 and at most 1 (all tokens)");
+  EXPECT_EQ(refused({good}, {.most = 1, .thinking = {1, 1, {2, kVocabulary}}}),
+            "generate: thinking.close holds token 61, and the model knows 0 to 60");
 
   DataInfo images;
   images.fields = {{"images", DType::kF32, {3, 4}}};
