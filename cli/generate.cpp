@@ -1,7 +1,6 @@
 // tenon generate: texts from a language model that was trained, for one prompt or for a file of them. First
 // the words of a run (its tokenizer, or numbers), then the prompts, then rewards, then what is printed, then
 // the command.
-#include "answer_text.hpp"
 #include "command_line.hpp"
 #include "trained_model.hpp"
 
@@ -14,8 +13,9 @@
 #include <tenon/files.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/reward.hpp>
-#include <tenon/sdk/json.hpp>
+#include <tenon/sdk/answer_text.hpp>
 #include <tenon/sdk/outside_training.hpp>
+#include <tenon/sdk/prompts.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -32,6 +32,9 @@ namespace tenon::cli {
 namespace {
 
 constexpr std::int64_t kLargestPrompts = std::int64_t{1} << 30;
+constexpr generate::SettingNames kSettingNames{"tenon generate", "--tokens",     "--temperature",
+                                               "--top-k",        "--top-p",      "--think",
+                                               "--think-grace",  "--think-close"};
 
 /// The text of tokens: of the run's tokenizer, or ids as numbers where the data does not say what they mean.
 class Words {
@@ -60,8 +63,7 @@ class Words {
   /// Text of a token that follows others.
   std::string piece(std::int32_t id) const {
     if (!known()) return fmt::format(" {}", id);
-    // A model may tell apart more tokens than there are.
-    return id < tokenizer_->vocabulary() ? std::string(tokenizer_->token_bytes(id)) : "\xEF\xBF\xBD";
+    return std::string(token_text(*tokenizer_, id));
   }
   std::string text(std::span<const std::int32_t> ids) const {
     std::string result;
@@ -72,6 +74,11 @@ class Words {
   std::string alone(std::string text) const {
     if (!known() && !text.empty()) text.erase(0, 1);
     return text;
+  }
+  /// `close`: text of the closing tag, or its ids.
+  ThinkingBudget thinking(std::int64_t tokens, std::int64_t grace, const std::string& close) const {
+    if (known()) return thinking_budget(*tokenizer_, tokens, grace, close, "tenon generate: --think-close");
+    return {tokens, grace, parsed(close, "--think-close"), {}};
   }
   std::string joined(std::span<const std::int32_t> prompt, const std::string& answer) const {
     return text(prompt) + (known() || answer.empty() ? "" : " ") + answer;
@@ -123,76 +130,38 @@ auto at_prompt(const std::string& place, Call&& call) {
   }
 }
 
-/// A prompt and the line that it comes from.
-struct PromptLine {
-  std::string place;  ///< "--prompt", or "FILE:3"
-  std::int64_t line = 1;
-  std::string text;
-  std::vector<std::int32_t> ids;
-  std::optional<Value> sample;  ///< of JSONL
-};
-
-class PromptReader {
+/// The words of a run, and its conversations, for lines of a file.
+class LineEncoder final : public PromptEncoder {
  public:
-  PromptReader(const Words& words, train::NamedComponent<Dataset>& data) : words_(words), data_(data) {}
+  LineEncoder(const Words& words, train::NamedComponent<Dataset>& data) : words_(words), data_(data) {}
 
-  std::vector<PromptLine> one(const std::string& text) const {
-    return {{"--prompt", 1, text, words_.ids(text, "--prompt"), std::nullopt}};
+  std::vector<std::int32_t> encode(const std::string& text, const std::string& place) const override {
+    return words_.ids(text, place);
   }
-  /// Lines that hold nothing but blanks are no prompts. JSONL where the first other one begins with a brace.
-  std::vector<PromptLine> file(FileSystem& files, const std::string& path) const {
-    const std::string all = read_text(files, path, kLargestPrompts);
-    std::vector<PromptLine> prompts;
-    std::optional<bool> json;
-    std::int64_t number = 0;
-    for (std::size_t begin = 0; begin < all.size();) {
-      const std::size_t end = std::min(all.find('\n', begin), all.size());
-      std::string line = all.substr(begin, end - begin);
-      begin = end + 1;
-      ++number;
-      if (line.ends_with('\r')) line.pop_back();
-      const std::size_t first = line.find_first_not_of(" \t");
-      if (first == std::string::npos) continue;
-      if (!json) json = line[first] == '{';
-      PromptLine prompt{fmt::format("{}:{}", path, number), number, {}, {}, std::nullopt};
-      if (*json) {
-        parse(prompt, line);
-      } else {
-        prompt.text = std::move(line);
-        prompt.ids = words_.ids(prompt.text, prompt.place);
-      }
-      prompts.push_back(std::move(prompt));
-    }
-    if (prompts.empty()) fail_config(fmt::format("tenon generate: --prompts: {} holds no prompt", path));
-    return prompts;
-  }
-
- private:
-  void parse(PromptLine& prompt, const std::string& line) const {
-    Value value = parse_json(line, prompt.place);
-    const Value* text = value.find("prompt");
-    if (text != nullptr) {
-      prompt.text = text->text();
-      prompt.ids = words_.ids(prompt.text, prompt.place);
-    } else if (value.find("messages") == nullptr) {
-      fail_config(fmt::format(
-          "{}: expected an object with \"prompt\", a text, or \"messages\", a conversation", prompt.place));
-    } else if (words_.conversations() == nullptr) {
+  std::string decode(std::span<const std::int32_t> ids) const override { return words_.text(ids); }
+  bool has_conversations() const override { return words_.conversations() != nullptr; }
+  std::vector<std::int32_t> conversation(const Value& line, const std::string& place) const override {
+    if (!has_conversations()) {
       fail_config(fmt::format(
           "{}: holds \"messages\", and the data of this run is no conversations: it does not offer {}; give "
           "{{\"prompt\": TEXT}}",
-          prompt.place, ConversationText::kId));
-    } else {
-      prompt.ids =
-          at_prompt(prompt.place, [&] { return data_.guarded(*words_.conversations())->prompt(value); });
-      prompt.text = words_.text(prompt.ids);
+          place, ConversationText::kId));
     }
-    prompt.sample = std::move(value);
+    return at_prompt(place, [&] { return data_.guarded(*words_.conversations())->prompt(line); });
   }
 
+ private:
   const Words& words_;
   train::NamedComponent<Dataset>& data_;
 };
+
+std::vector<PromptLine> prompts_of_file(const PromptEncoder& encoder, FileSystem& files,
+                                        const std::string& path) {
+  const std::string all = read_text(files, path, kLargestPrompts);
+  std::vector<PromptLine> prompts = read_prompts(all, path, PromptForm::kEither, encoder);
+  if (prompts.empty()) fail_config(fmt::format("tenon generate: --prompts: {} holds no prompt", path));
+  return prompts;
+}
 
 void check_prompts(std::span<const PromptLine> prompts, std::int64_t vocabulary) {
   for (const PromptLine& prompt : prompts) {
@@ -312,7 +281,9 @@ std::string json_line(const PromptLine& prompt, const Answer& answer) {
 struct Request {
   std::string run;
   std::optional<std::string> prompt, prompts, out, reward;
-  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> step, think;
+  std::int64_t think_grace = 0;
+  std::string think_close;
   std::vector<std::string> sets, stops, reward_sets;
   std::int64_t batch = 0;
   bool json = false;
@@ -343,6 +314,15 @@ Request request_of(const po::variables_map& values) {
     fail_config("tenon generate: --reward-set is about --reward, which is not given");
   if (std::ranges::find(request.stops, "") != request.stops.end())
     fail_config("tenon generate: --stop is empty, expected a text");
+  request.think = value_of<std::int64_t>(values, "think");
+  request.think_grace = values["think-grace"].as<std::int64_t>();
+  request.think_close = values["think-close"].as<std::string>();
+  if (!request.think && (!values["think-grace"].defaulted() || !values["think-close"].defaulted()))
+    fail_config("tenon generate: --think-grace and --think-close are about --think, which is not given");
+  for (const auto& [option, value] :
+       {std::pair{"--think", request.think.value_or(0)}, std::pair{"--think-grace", request.think_grace}}) {
+    if (value < 0) fail_config(fmt::format("tenon generate: {} is {}, expected 0 or more", option, value));
+  }
   request.batch = values["batch"].as<std::int64_t>();
   if (request.batch < 1)
     fail_config(fmt::format("tenon generate: --batch is {}, expected 1 or more", request.batch));
@@ -353,8 +333,7 @@ Request request_of(const po::variables_map& values) {
                   .top_p = values["top-p"].as<double>(),
                   .seed = values["seed"].as<std::uint64_t>(),
                   .slides = true};
-  generate::check_settings(request.spec,
-                           {"tenon generate", "--tokens", "--temperature", "--top-k", "--top-p"});
+  generate::check_settings(request.spec, kSettingNames);
   return request;
 }
 
@@ -391,17 +370,20 @@ class Texts {
           "tenon generate: --stop is a text, and this run was trained on token files, whose text is unknown");
     }
     texts_.assign(prompts.size(), AnswerText(stops));
+    spec_ = request.spec;
+    if (words.end_of_text() >= 0) spec_.stop_ids = {words.end_of_text()};
+    if (request.think)
+      spec_.thinking = words.thinking(*request.think, request.think_grace, request.think_close);
+    generate::check_settings(spec_, kSettingNames);
   }
 
   std::vector<Answer> draw(Generator& generator) {
-    GenerationSpec spec = request_.spec;
-    if (words_.end_of_text() >= 0) spec.stop_ids = {words_.end_of_text()};
     std::vector<Prompt> prompts;
     for (std::size_t i = 0; i < prompts_.size(); ++i) prompts.push_back({prompts_[i].ids, i});
     if (streams_) std::cout << words_.text(prompts_[0].ids) << std::flush;
     begin_ = said_ = base::Steady::now();
     std::vector<Generated> drawn = generator.generate(
-        prompts, spec, [&](std::size_t index, std::int32_t token, double) { return hear(index, token); });
+        prompts, spec_, [&](std::size_t index, std::int32_t token, double) { return hear(index, token); });
     if (streams_) std::cout << texts_[0].take(true) << "\n";
     std::vector<Answer> answers(drawn.size());
     for (std::size_t i = 0; i < drawn.size(); ++i)
@@ -433,6 +415,7 @@ class Texts {
   const Request& request_;
   const Words& words_;
   std::span<const PromptLine> prompts_;
+  GenerationSpec spec_;
   bool streams_, terminal_;
   std::vector<AnswerText> texts_;
   std::int64_t tokens_ = 0;
@@ -454,6 +437,11 @@ std::string json_of_one(const Request& request, const std::string& folder, std::
   out.member("top_k", request.spec.top_k);
   out.member("top_p", request.spec.top_p);
   out.member("seed", request.spec.seed);
+  if (request.think) {
+    out.member("think", *request.think);
+    out.member("think_grace", request.think_grace);
+    out.member("think_inserted", answer.generated.inserted);
+  }
   out.member("text", words.joined(prompt.ids, answer.text));
   out.member("ids", fmt::format("{}", fmt::join(ids, " ")));
   out.member("log_prob", answer.log_prob());
@@ -494,6 +482,12 @@ void declare_generate(po::options_description& options) {
                         "N  tokens to add at most, default 128");
   options.add_options()("stop", po::value<std::vector<std::string>>()->composing(),
                         "TEXT  ends an answer before this text; may be repeated");
+  options.add_options()("think", po::value<std::int64_t>(),
+                        "N  after N tokens the closing tag is inserted at the next end of a line");
+  options.add_options()("think-grace", po::value<std::int64_t>()->default_value(500),
+                        "M  and at most M tokens later, default 500");
+  options.add_options()("think-close", po::value<std::string>()->default_value("</think>"),
+                        "TEXT  the closing tag, default </think>");
   options.add_options()("temperature", po::value<double>()->default_value(1),
                         "T  divides the logits, default 1; 0: the likeliest token always");
   options.add_options()("top-k", po::value<std::int64_t>()->default_value(0),
@@ -520,9 +514,12 @@ int draw_texts(const Request& request, TrainedRun& run) {
   const DataInfo data = generate::StepwiseGenerator::prompt_data(trained.data()->info());
   LanguageGraph graph = language_graph(run, trained, data);
   const Words words(trained.data());
-  const PromptReader reader(words, trained.data());
-  const std::vector<PromptLine> prompts =
-      request.prompt ? reader.one(*request.prompt) : reader.file(run.files(), *request.prompts);
+  std::vector<PromptLine> prompts;
+  if (request.prompt) {
+    prompts = {{"--prompt", 1, *request.prompt, words.ids(*request.prompt, "--prompt"), std::nullopt}};
+  } else {
+    prompts = prompts_of_file(LineEncoder(words, trained.data()), run.files(), *request.prompts);
+  }
   std::optional<Scorer> scorer;
   if (request.reward) scorer.emplace(run, *request.reward, request.reward_sets);
   Texts texts(request, words, prompts);

@@ -47,6 +47,7 @@
 #include <tenon/reward.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/sdk/answer_text.hpp>
 #include <tenon/sdk/bf16.hpp>
 #include <tenon/sdk/block_exchange.hpp>
 #include <tenon/sdk/byte_tokenizer.hpp>
@@ -68,6 +69,7 @@
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/packed_files.hpp>
 #include <tenon/sdk/permutation.hpp>
+#include <tenon/sdk/prompts.hpp>
 #include <tenon/sdk/quantizer.hpp>
 #include <tenon/sdk/row_update.hpp>
 #include <tenon/sdk/simulation.hpp>
@@ -442,6 +444,9 @@ TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
 
+// <tenon/sdk/answer_text.hpp>
+TYPE(AnswerText)
+
 // <tenon/sdk/bf16.hpp>
 TYPE(Bf16)
 
@@ -546,6 +551,11 @@ TYPE(PackedFile)
 
 // <tenon/sdk/permutation.hpp>
 TYPE(Permutation)
+
+// <tenon/sdk/prompts.hpp>
+TYPE(PromptLine)
+TYPE(PromptForm)
+TYPE(PromptEncoder)
 
 // <tenon/sdk/quantizer.hpp>
 TYPE(QuantizeRequest)

@@ -159,6 +159,7 @@ std::vector<Generated> StepwiseGenerator::generate(std::span<const Prompt> promp
     const Drawn drawn = inserted ? Sampler::given(logits, *inserted, prompt.sequence, position)
                                  : sampler.next(logits, prompt.sequence, position);
     sequence.thinking.add(drawn.token);
+    if (inserted && result.inserted++ == 0) result.inserted_at = static_cast<std::int64_t>(result.ids.size());
     result.ids.push_back(drawn.token);
     result.log_probs.push_back(drawn.log_prob);
     const bool wanted = !sink || sink(sequence.index, drawn.token, drawn.log_prob);

@@ -246,6 +246,7 @@ TEST_P(Generation, AThinkingBudgetInsertsTheTagAndLeavesAllOtherDrawsToTheirPosi
   std::set<std::size_t> begins;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Ids ids;
+    std::vector<std::int64_t> places;
     std::vector<double> log_probs;
     while (ids.size() < 12) {
       Ids text = prompts[i];
@@ -253,6 +254,7 @@ TEST_P(Generation, AThinkingBudgetInsertsTheTagAndLeavesAllOtherDrawsToTheirPosi
       const std::int32_t inserted = inserted_after(spec.thinking, prompts[i].back(), ids);
       if (inserted >= 0) {
         begins.insert(ids.size());
+        places.push_back(static_cast<std::int64_t>(ids.size()));
         ids.push_back(inserted);
         log_probs.push_back(log_softmax(language_.follow(text))[inserted]);
       } else {
@@ -262,6 +264,8 @@ TEST_P(Generation, AThinkingBudgetInsertsTheTagAndLeavesAllOtherDrawsToTheirPosi
       }
     }
     EXPECT_EQ(together[i].ids, ids) << i;
+    EXPECT_EQ(together[i].inserted, static_cast<std::int64_t>(places.size())) << i;
+    EXPECT_EQ(together[i].inserted_at, places.empty() ? 0 : places.front()) << i;
     ASSERT_EQ(together[i].log_probs.size(), ids.size());
     for (std::size_t t = 0; t < ids.size(); ++t)
       EXPECT_NEAR(together[i].log_probs[t], log_probs[t], GetParam().bound) << i << " " << t;

@@ -115,6 +115,34 @@ TEST_F(Generate, EndsBeforeAStopText) {
       << "bytes of the stop were drawn";
 }
 
+// Texts at temperature 0 are lines, so a budget is spent within one, and its tag is where that ends.
+TEST_F(Generate, InsertsAClosingTagWhenTheBudgetIsSpent) {
+  const auto answer = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--tokens", "60", "--temperature", "0"});
+    return generate(std::move(more)).out.substr(6);
+  };
+  const std::string free = answer({});
+  const std::size_t line = free.find('\n', 5) + 1;
+  ASSERT_LT(line, 40u);
+  const std::string closed = answer({"--think", "5"});
+  EXPECT_EQ(closed.substr(0, line + 8), free.substr(0, line) + "</think>") << "at the end of the line";
+  EXPECT_EQ(closed.size(), 61u) << "tokens of the tag count";
+  const std::string early = answer({"--think", "5", "--think-grace", "2", "--think-close", "##"});
+  EXPECT_EQ(early.substr(0, 9), free.substr(0, 7) + "##") << "two tokens later at the latest";
+  EXPECT_EQ(answer({"--think", "0", "--think-grace", "0", "--think-close", "#"}).substr(0, 1), "#");
+  EXPECT_EQ(answer({"--think", "60", "--think-grace", "0"}), free) << "the end comes first";
+  const std::string tag = free.substr(2, 3);
+  EXPECT_EQ(answer({"--think", "6", "--think-grace", "0", "--think-close", tag}), free)
+      << "a text that holds the tag is left alone";
+  const std::string stopped =
+      answer({"--think", "5", "--think-grace", "2", "--think-close", "#/", "--stop", "/"});
+  EXPECT_EQ(stopped, free.substr(0, 7) + "#\n") << "a stop text may lie in the tag";
+  const std::string json =
+      generate({"--tokens", "60", "--think", "5", "--think-grace", "2", "--think-close", "##", "--json"}).out;
+  for (const char* part : {"\"think\": 5", "\"think_grace\": 2", "\"think_inserted\": 2", "\"tokens\": 60"})
+    EXPECT_THAT(json, HasSubstr(part));
+}
+
 TEST_F(Generate, RefusesWhatItCannotDo) {
   const struct {
     std::vector<std::string> words;
@@ -143,8 +171,18 @@ TEST_F(Generate, RefusesWhatItCannotDo) {
       {{"generate", "runs/tiny", "--prompts", "blank.txt"},
        "tenon: tenon generate: --prompts: blank.txt holds no prompt\n"},
       {{"generate", "runs/tiny", "--prompts", "broken.jsonl"},
-       "tenon: broken.jsonl:2: expected an object with \"prompt\", a text, or \"messages\", a "
-       "conversation\n"},
+       "tenon: broken.jsonl:2: expected an object with a text \"prompt\", or with \"messages\"\n"},
+      {{"generate", "runs/tiny", "--prompts", "number.jsonl"},
+       "tenon: number.jsonl:1: expected an object with a text \"prompt\", or with \"messages\"\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--think", "-1"},
+       "tenon: tenon generate: --think is -1, expected 0 or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--think", "1", "--think-grace", "-2"},
+       "tenon: tenon generate: --think-grace is -2, expected 0 or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--think-close", "."},
+       "tenon: tenon generate: --think-grace and --think-close are about --think, which is not given\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--think", "1", "--think-close", ""},
+       "tenon: tenon generate: --think-close: the closing tag of the thinking budget is empty, expected a "
+       "text\n"},
       {{"generate", "runs/tiny", "--prompts", "talk.jsonl"},
        "tenon: talk.jsonl:1: holds \"messages\", and the data of this run is no conversations: it does not "
        "offer "
@@ -153,6 +191,7 @@ TEST_F(Generate, RefusesWhatItCannotDo) {
   write_file(scratch_ / "blank.txt", " \n\n");
   write_file(scratch_ / "broken.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   write_file(scratch_ / "talk.jsonl", "{\"messages\": []}\n");
+  write_file(scratch_ / "number.jsonl", "{\"prompt\": 4}\n");
   for (const auto& c : cases) {
     const Ended ended = scratch_.run(c.words);
     EXPECT_EQ(ended.status, 2) << c.says;
@@ -180,6 +219,16 @@ TEST(GenerateFromTokenFiles, TakesAndPrintsIds) {
       "token ids such as \"15496 995\", found 'three'\n");
   const Ended unknown = scratch.run({"generate", "runs/tiny", "--prompt", "10"});
   EXPECT_EQ(unknown.err, "tenon: tenon generate: --prompt holds token 10, and the model knows 0 to 9\n");
+  const Ended closed =
+      scratch.run({"generate", "runs/tiny", "--prompt", "3", "--tokens", "6", "--temperature", "0", "--think",
+                   "1", "--think-grace", "1", "--think-close", "0 0"});
+  EXPECT_EQ(closed.status, 0) << closed.err;
+  EXPECT_EQ(closed.out.substr(0, 10), "3 4 5 0 0 ") << "no token is known to end a line";
+  const Ended tag = scratch.run({"generate", "runs/tiny", "--prompt", "3", "--think", "1"});
+  EXPECT_THAT(tag.err, HasSubstr("--think-close must hold token ids such as \"15496 995\""));
+  EXPECT_THAT(
+      scratch.run({"generate", "runs/tiny", "--prompt", "3", "--think", "1", "--think-close", "12"}).err,
+      HasSubstr("thinking.close holds token 12, and the model knows 0 to 9"));
   const Ended stop = scratch.run({"generate", "runs/tiny", "--prompt", "3", "--stop", "4"});
   EXPECT_EQ(stop.err,
             "tenon: tenon generate: --stop is a text, and this run was trained on token files, whose text is "

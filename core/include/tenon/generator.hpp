@@ -15,7 +15,8 @@ TENON_ABI_BEGIN
 
 /// Bound of what a model writes before it answers, between an opening tag at the end of the prompt and a
 /// closing one: after `tokens` tokens the closing tag is inserted at the next newline, at most `grace` tokens
-/// later. A sequence that closes by itself is left alone.
+/// later. The prompt does not count, but its last token may be the newline of a budget of 0. A sequence that
+/// closes by itself is left alone; of a tag that it has begun when one is due, the rest is inserted.
 struct ThinkingBudget {
   std::int64_t tokens = -1;  ///< less than 0 = no bound
   std::int64_t grace = 500;
@@ -49,6 +50,8 @@ struct Generated {
   /// ln of the model's probability of each of them: of softmax(logits), whatever the temperature.
   std::vector<double> log_probs;
   GenerationEnd end = GenerationEnd::kMost;
+  /// ids[inserted_at .. inserted_at + inserted) were not drawn: a thinking budget inserted them.
+  std::int64_t inserted_at = 0, inserted = 0;
 };
 
 /// Hears each token of prompt `index` as it is drawn; false ends the sequence after it.

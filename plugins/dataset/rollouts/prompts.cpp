@@ -1,53 +1,54 @@
+// A sample has to hold the whole prompt, so one that is too long is an error and is not shortened.
 #include "prompts.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/sdk/json.hpp>
+#include <tenon/files.hpp>
 
 #include <fmt/format.h>
-
-#include <fstream>
 
 namespace tenon::rollouts {
 namespace {
 
-std::vector<std::int32_t> ids_of(const Value& line, const Tokenizer& tokenizer,
-                                 const ConversationText* conversations, const std::string& place) {
-  if (line.find("messages") != nullptr) {
-    if (conversations == nullptr)
-      fail_config(
-          fmt::format("{}: the line has \"messages\", which [data.conversations] writes as tokens, and "
-                      "there is no such table; add it, or give the line a \"prompt\"",
-                      place));
-    return conversations->prompt(line);
+constexpr std::int64_t kLargestPrompts = std::int64_t{1} << 32;
+
+class Encoder final : public PromptEncoder {
+ public:
+  Encoder(const Tokenizer& tokenizer, const ConversationText* conversations)
+      : tokenizer_(tokenizer), conversations_(conversations) {}
+
+  std::vector<std::int32_t> encode(const std::string& text, const std::string&) const override {
+    return tokenizer_.encode(text);
   }
-  const Value* const text = line.find("prompt");
-  if (text == nullptr || !text->is_text())
-    fail_config(fmt::format("{}: expected an object with a text \"prompt\", or with \"messages\"", place));
-  return tokenizer.encode(text->text());
-}
+  std::string decode(std::span<const std::int32_t> ids) const override { return tokenizer_.decode(ids); }
+  bool has_conversations() const override { return conversations_ != nullptr; }
+  std::vector<std::int32_t> conversation(const Value& line, const std::string& place) const override {
+    if (conversations_ != nullptr) return conversations_->prompt(line);
+    fail_config(
+        fmt::format("{}: the line has \"messages\", which [data.conversations] writes as tokens, and "
+                    "there is no such table; add it, or give the line a \"prompt\"",
+                    place));
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const ConversationText* conversations_;
+};
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const std::string& path, const Tokenizer& tokenizer,
-                                 const ConversationText* conversations, std::int64_t most) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_config(fmt::format("data.rollouts: cannot open '{}'", path));
-  std::vector<Prompt> prompts;
-  std::string text;
-  for (std::int64_t line = 1; std::getline(in, text); ++line) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string place = fmt::format("{}:{}", path, line);
-    Prompt prompt{line, {}, {}, parse_json(text, place)};
-    prompt.ids = ids_of(prompt.sample, tokenizer, conversations, place);
-    if (prompt.ids.empty()) fail_config(fmt::format("{}: the prompt has no token", place));
+std::vector<PromptLine> prompts_of(const std::string& path, const Tokenizer& tokenizer,
+                                   const ConversationText* conversations, std::int64_t most) {
+  const std::string all = read_text(*make_posix_files(), path, kLargestPrompts);
+  std::vector<PromptLine> prompts =
+      read_prompts(all, path, PromptForm::kJsonLines, Encoder(tokenizer, conversations));
+  for (const PromptLine& prompt : prompts) {
+    if (prompt.ids.empty()) fail_config(fmt::format("{}: the prompt has no token", prompt.place));
     const auto count = static_cast<std::int64_t>(prompt.ids.size());
     if (count > most)
       fail_config(
           fmt::format("{}: the prompt has {} tokens, and data.context = {} leaves no room for an answer to "
                       "more than {}; raise data.context, or leave the line out",
-                      place, count, most, most));
-    prompt.text = tokenizer.decode(prompt.ids);
-    prompts.push_back(std::move(prompt));
+                      prompt.place, count, most, most));
   }
   if (prompts.empty()) fail_config(fmt::format("data.rollouts: '{}' has no prompt", path));
   return prompts;

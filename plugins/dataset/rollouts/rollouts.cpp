@@ -41,12 +41,6 @@ std::string part_metric(std::string_view part) {
   return name;
 }
 
-std::vector<std::int32_t> end_of(const Tokenizer& tokenizer, std::string_view text) {
-  for (const SpecialToken& special : tokenizer.special())
-    if (special.text == text) return {special.id};
-  return tokenizer.encode(text);
-}
-
 }  // namespace
 
 std::vector<double> advantages_of(std::span<const std::optional<double>> rewards, double eps) {
@@ -83,8 +77,14 @@ Rollouts::Rollouts(const Options& options, Host& host)
       temperature_(options.real("temperature")),
       eps_(options.real("eps")),
       most_dropped_(options.real("most_dropped")),
+      think_(options.has("think") ? options.integer("think") : -1),
+      think_grace_(options.integer("think_grace")),
+      think_close_(options.text("think_close")),
       host_(host) {
-  for (const std::string_view stop : options.texts("stop")) stops_.emplace_back(stop);
+  for (const std::string_view stop : options.texts("stop")) {
+    if (stop.empty()) fail_config("data.rollouts: option 'stop' has an empty text");
+    stops_.emplace_back(stop);
+  }
   if (batch_ % answers_ != 0)
     fail_config(
         fmt::format("data.rollouts: option 'batch' must be a multiple of the {} answers to a prompt, "
@@ -116,15 +116,13 @@ void Rollouts::open(std::uint64_t seed_order) {
           "expected "
           "one that offers 'tenon.dataset.conversations/1', such as conversations");
     tokenizer_ = &text->tokenizer();
-    const auto end = conversations->answer_end();
-    if (!end.empty()) ends_.emplace_back(end.begin(), end.end());
+    const std::string end = tokenizer_->decode(conversations->answer_end());
+    if (!end.empty()) stops_.push_back(end);
   }
-  if (tokenizer_->end_of_text() >= 0) ends_.push_back({tokenizer_->end_of_text()});
-  for (const std::string& stop : stops_) {
-    ends_.push_back(end_of(*tokenizer_, stop));
-    if (ends_.back().empty()) fail_config("data.rollouts: option 'stop' has an empty text");
-  }
-  prompts_ = read_prompts(path_, *tokenizer_, conversations, context_);
+  if (think_ >= 0)
+    thinking_ =
+        thinking_budget(*tokenizer_, think_, think_grace_, think_close_, "data.rollouts: think_close");
+  prompts_ = prompts_of(path_, *tokenizer_, conversations, context_);
   info_.attributes = {{"vocabulary", tokenizer_->vocabulary()}};
   info_.sources = {{path_, sha256_of_file(*make_posix_files(), path_)}};
   if (conversations_ != nullptr)
@@ -194,10 +192,8 @@ void Rollouts::read(const BatchRequest& request, std::span<const TensorView> fie
   }
 }
 
-std::size_t Rollouts::ended_by(std::span<const std::int32_t> ids) const {
-  for (const auto& end : ends_)
-    if (ids.size() >= end.size() && std::equal(end.rbegin(), end.rend(), ids.rbegin())) return end.size();
-  return 0;
+bool Rollouts::add_token(AnswerText& answer, std::int32_t token) const {
+  return token != tokenizer_->end_of_text() && answer.add(token_text(*tokenizer_, token));
 }
 
 std::vector<Generated> Rollouts::draw(std::int64_t slot, Generator& generator) const {
@@ -213,11 +209,10 @@ std::vector<Generated> Rollouts::draw(std::int64_t slot, Generator& generator) c
   for (const std::int64_t first : firsts_)
     for (std::int64_t i = 0; i < batch_; ++i)
       asked.push_back({prompts_[prompt_of(first + i)].ids, static_cast<std::uint64_t>(first + i)});
-  std::vector<std::vector<std::int32_t>> so_far(asked.size());
+  spec.thinking = thinking_;
+  std::vector<AnswerText> texts(asked.size(), AnswerText(stops_));
   const TokenSink sink = [&](std::size_t index, std::int32_t token, double) {
-    std::vector<std::int32_t>& ids = so_far[index];
-    ids.push_back(token);
-    return ended_by(ids) == 0;
+    return add_token(texts[index], token);
   };
   std::vector<Generated> answers = generator.generate(asked, spec, sink);
   if (answers.size() != asked.size())
@@ -238,20 +233,22 @@ void Rollouts::make_rows(std::span<const BatchRequest> requests) {
 }
 
 std::string Rollouts::answer_text(const Generated& answer) const {
-  std::span<const std::int32_t> ids = answer.ids;
-  return tokenizer_->decode(ids.first(ids.size() - ended_by(ids)));
+  AnswerText text(stops_);
+  for (const std::int32_t id : answer.ids)
+    if (!add_token(text, id)) break;
+  return text.text();
 }
 
-Score Rollouts::score_of(const Prompt& prompt, const Generated& answer) const {
+Score Rollouts::score_of(const PromptLine& prompt, const Generated& answer) const {
   Score score;
   Parts parts(score);
   const std::string text = answer_text(answer);
-  reward_->score({prompt.text, text, &prompt.sample}, parts);
+  reward_->score({prompt.text, text, &*prompt.sample}, parts);
   if (score.parts.empty()) fail_run("the reward has no part");
   return score;
 }
 
-void Rollouts::write_row(std::int64_t row, const Prompt& prompt, const Generated& answer) {
+void Rollouts::write_row(std::int64_t row, const PromptLine& prompt, const Generated& answer) {
   std::int32_t* const tokens = tokens_.data() + row * context_;
   std::int32_t* const targets = targets_.data() + row * context_;
   double* const generated = generated_.data() + row * context_;
@@ -262,7 +259,9 @@ void Rollouts::write_row(std::int64_t row, const Prompt& prompt, const Generated
     const std::int64_t at = before + i;
     if (at > context_) break;
     if (at < context_) tokens[at] = answer.ids[i];
-    targets[at - 1] = answer.ids[i];
+    // The policy is not learned from tokens that it did not draw.
+    const bool inserted = i >= answer.inserted_at && i < answer.inserted_at + answer.inserted;
+    if (!inserted) targets[at - 1] = answer.ids[i];
     generated[at - 1] = answer.log_probs[i];
   }
 }
@@ -277,7 +276,7 @@ void Rollouts::prepare(std::int64_t slot, std::span<const BatchRequest> requests
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
     const std::int64_t sample = firsts_[row / batch_] + row % batch_;
-    const Prompt& prompt = prompts_[prompt_of(sample)];
+    const PromptLine& prompt = prompts_[prompt_of(sample)];
     record_metric(host_, "answer_tokens", static_cast<double>(answers[i].ids.size()));
     try {
       const Score score = score_of(prompt, answers[i]);

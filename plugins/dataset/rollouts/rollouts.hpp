@@ -10,8 +10,10 @@
 #include <tenon/on_policy.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/reward.hpp>
+#include <tenon/sdk/answer_text.hpp>
 #include <tenon/sdk/byte_tokenizer.hpp>
 #include <tenon/sdk/outside_training.hpp>
+#include <tenon/sdk/prompts.hpp>
 #include <tenon/tokenizer.hpp>
 
 #include <map>
@@ -55,8 +57,18 @@ class Rollouts final : public Dataset, public OnPolicyDataset, public TokenizedT
           .in_unit("tokens")
           .doc_text("longest answer; the context may end one earlier"),
       option::texts("stop", "[]")
-          .doc_text(
-              "texts of tokens that end an answer and belong to it, beside the tokenizer's end of text"),
+          .doc_text("texts before which an answer ends; the tokens that hold one are learned; beside the "
+                    "tokenizer's end of text"),
+      option::integer("think", nullptr)
+          .at_least(0)
+          .in_unit("tokens")
+          .doc_text("tokens of an answer after which the closing tag is inserted at the next end of a line; "
+                    "absent: no bound"),
+      option::integer("think_grace", "500")
+          .at_least(0)
+          .in_unit("tokens")
+          .doc_text("and at most so many tokens later"),
+      option::text("think_close", "\"</think>\"").doc_text("text of the closing tag"),
       option::integer("period", "1")
           .between(1, 1 << 20)
           .in_unit("slots")
@@ -99,13 +111,12 @@ class Rollouts final : public Dataset, public OnPolicyDataset, public TokenizedT
   std::int64_t row_of(std::int64_t sample) const;
   void make_rows(std::span<const BatchRequest> requests);
   std::vector<Generated> draw(std::int64_t slot, Generator& generator) const;
-  /// Without the tokens that ended it.
+  /// Without the text that ended it.
   std::string answer_text(const Generated& answer) const;
-  Score score_of(const Prompt& prompt, const Generated& answer) const;
-  void write_row(std::int64_t row, const Prompt& prompt, const Generated& answer);
-  /// The length of the end that `ids` ends with; 0: with none.
-  std::size_t ended_by(std::span<const std::int32_t> ids) const;
-  std::string end_text() const;
+  Score score_of(const PromptLine& prompt, const Generated& answer) const;
+  void write_row(std::int64_t row, const PromptLine& prompt, const Generated& answer);
+  /// Says whether the answer goes on after `token`.
+  bool add_token(AnswerText& answer, std::int32_t token) const;
 
   // Options.
   std::string path_, scored_;
@@ -114,13 +125,15 @@ class Rollouts final : public Dataset, public OnPolicyDataset, public TokenizedT
   Dataset* conversations_;
   std::int64_t answers_, batch_, context_, answer_tokens_, period_, seed_;
   double temperature_, eps_, most_dropped_;
-  std::vector<std::string> stops_;
+  std::int64_t think_, think_grace_;
+  std::string think_close_;
+  std::vector<std::string> stops_;  ///< texts before which an answer ends; from open() on with its own end
 
   Host& host_;
   ByteTokenizer bytes_;
   std::uint64_t seed_order_ = 0;
-  std::vector<Prompt> prompts_;
-  std::vector<std::vector<std::int32_t>> ends_;  ///< tokens, each of which ends an answer
+  std::vector<PromptLine> prompts_;
+  ThinkingBudget thinking_;
   DataInfo info_;
 
   // Samples of the period, in the order of `firsts_`: `batch_` of each number and after it.

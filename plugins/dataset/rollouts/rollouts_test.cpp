@@ -37,8 +37,19 @@ class Worth final : public Reward {
   void* query(std::string_view) override { return nullptr; }
 };
 
+/// Bytes, but 'W' is "a4", 'X' is "2\n" and 'Z' ends a text.
+class Pairs final : public ByteTokenizer {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "pairs", .summary = "bytes, and tokens of two of them"};
+  explicit Pairs(const Options&) {}
+  std::int32_t end_of_text() const override { return 'Z'; }
+  std::string_view token_bytes(std::int32_t id) const override {
+    return id == 'W' ? "a4" : id == 'X' ? "2\n" : ByteTokenizer::token_bytes(id);
+  }
+};
+
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "test.rollouts", .version = "1.0.0", .summary = "rollouts"},
-                    Rollouts, Worth)
+                    Rollouts, Worth, Pairs)
 
 /// A host that collects numbers and messages.
 class SinkHost final : public Host, public MetricSink {
@@ -76,6 +87,10 @@ class Scripted final : public Generator {
         one.ids.push_back(static_cast<unsigned char>(text[t]));
         one.log_probs.push_back(-0.5 - static_cast<double>(t) / 8);
         if (!sink(i, one.ids.back(), one.log_probs.back())) break;
+      }
+      if (spec.thinking.tokens >= 0 && static_cast<std::int64_t>(one.ids.size()) > spec.thinking.tokens + 1) {
+        one.inserted_at = spec.thinking.tokens;
+        one.inserted = 2;
       }
       all.push_back(one);
     }
@@ -149,15 +164,15 @@ class RolloutsTest : public testing::FolderTest {
   static constexpr const char* kPrompts =
       "{\"prompt\": \"1+1=\"}\n\n{\"prompt\": \"2+2=\", \"bonus\": 0.5}\n{\"prompt\": \"?\", \"bonus\": 1}\n";
 
-  testing::Made<Dataset> make(const std::string& more = "", const std::string& prompts = kPrompts) {
+  testing::Made<Dataset> make(const std::string& more = "", const std::string& prompts = kPrompts,
+                              const std::string& stop = "\\n") {
     return testing::make<Dataset>(registry_, host_, "rollouts",
-                                  "path = '" + write("prompts.jsonl", prompts) +
-                                      "'\nstop = [\"\\n\"]\ncontext = 8\n" + more +
-                                      "\nreward = {type = 'worth'}\n");
+                                  "path = '" + write("prompts.jsonl", prompts) + "'\nstop = [\"" + stop +
+                                      "\"]\ncontext = 8\n" + more + "\nreward = {type = 'worth'}\n");
   }
   testing::Made<Dataset> open(const std::string& more = "batch = 4\nanswers = 2",
-                              const std::string& prompts = kPrompts) {
-    testing::Made<Dataset> made = make(more, prompts);
+                              const std::string& prompts = kPrompts, const std::string& stop = "\\n") {
+    testing::Made<Dataset> made = make(more, prompts, stop);
     made->open(5);
     return made;
   }
@@ -232,6 +247,59 @@ TEST_F(RolloutsTest, WritesAnswersAsTargetsAfterTheirPrompts) {
   EXPECT_EQ(host_.numbers["reward/the_bonus"].size(), 12u);
   EXPECT_THAT(host_.numbers["answer_tokens"], ElementsAre(2, 3, 4, 5, 2, 3, 4, 5, 2, 3, 4, 5));
   EXPECT_EQ(host_.numbers["dropped"], std::vector<double>(12, 0));
+}
+
+// As `tenon generate --stop`.
+TEST_F(RolloutsTest, AnAnswerEndsBeforeAStopTextHoweverTokensSplitIt) {
+  const struct {
+    const char *drawn, *tokens, *answer;
+  } cases[] = {
+      {"ba42.", "ba42", "ba"},       // by bytes
+      {"bWX.", "bWX", "ba"},         // begins and ends within a token
+      {"bW2.", "bW2", "ba"},         // begins within one
+      {"bW.2Z7", "bW.2Z", "ba4.2"},  // is none, and a text ends
+      {"bW.2", "bW.2", "ba4.2"},
+  };
+  for (const auto& c : cases) {
+    testing::Made<Dataset> data =
+        open("batch = 2\nanswers = 2\ntokenizer = {type = 'pairs'}", kPrompts, "42");
+    Scripted generator([&](std::uint64_t) { return std::string(c.drawn); });
+    host_.numbers.clear();
+    policy(data).prepare(0, requests({0}, 2), generator);
+    Batch batch(*data);
+    data->read({Split::kTrain, 0, 2}, batch.views);
+    std::string targets;
+    for (const std::int32_t target : batch.row(batch.targets, 0))
+      if (target >= 0) targets += static_cast<char>(target);
+    EXPECT_EQ(targets, c.tokens);
+    const auto bonus = host_.numbers["reward/the_bonus"][0];
+    EXPECT_EQ(host_.numbers["reward"][0], static_cast<double>(std::string(c.answer).size()) + bonus)
+        << c.drawn;
+  }
+}
+
+TEST_F(RolloutsTest, AThinkingBudgetGoesToTheGeneratorAndItsTagIsNotLearned) {
+  testing::Made<Dataset> data =
+      open("batch = 2\nanswers = 2\nthink = 1\nthink_grace = 9\nthink_close = '</'");
+  Scripted generator([](std::uint64_t) { return std::string("a</b\n"); });
+  policy(data).prepare(0, requests({0}, 2), generator);
+  const ThinkingBudget& thinking = generator.specs[0].thinking;
+  EXPECT_EQ(thinking.tokens, 1);
+  EXPECT_EQ(thinking.grace, 9);
+  EXPECT_THAT(thinking.close, ElementsAre('<', '/'));
+  EXPECT_THAT(thinking.newlines, ElementsAre('\n'));
+  Batch batch(*data);
+  data->read({Split::kTrain, 0, 2}, batch.views);
+  std::string tokens, targets;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    if (batch.tokens[i] > 0) tokens += static_cast<char>(batch.tokens[i]);
+    if (batch.targets[i] >= 0) targets += static_cast<char>(batch.targets[i]);
+  }
+  EXPECT_EQ(tokens, std::string(generator.asked[0] + "a</b\n").substr(0, 8));
+  EXPECT_EQ(targets, "ab\n");
+  testing::Made<Dataset> without = open();
+  policy(without).prepare(0, requests({0}), generator);
+  EXPECT_EQ(generator.specs[1].thinking.tokens, -1);
 }
 
 TEST_F(RolloutsTest, GoesThroughAllPromptsInEveryEpoch) {
@@ -438,6 +506,9 @@ TEST_F(RolloutsTest, RefusesFilesAndOptionsWithMistakes) {
        "than 8"},
       {fine, "{\"messages\": []}", "prompts.jsonl:1: the line has \"messages\", which [data.conversations]"},
       {fine + "\npath = 'nowhere.jsonl'", kPrompts, "path"},
+      {fine + "\nthink = 1\nthink_close = ''", kPrompts,
+       "data.rollouts: think_close: the closing tag of the thinking budget is empty, expected a text"},
+      {fine + "\nthink = -1", kPrompts, "think"},
   };
   for (const auto& test : cases)
     EXPECT_THAT(testing::error_of([&] { open(test.options, test.prompts); }), HasSubstr(test.message));

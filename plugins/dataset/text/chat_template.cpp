@@ -3,6 +3,7 @@
 #include "chat_template.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sdk/prompts.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,6 +14,7 @@ namespace tenon::text {
 
 ChatTemplate::ChatTemplate(const std::string& owner, const Options& options, const Tokenizer& tokenizer)
     : tokenizer_(tokenizer) {
+  std::vector<SpecialToken> special;  // that the template's texts may hold
   for (const std::string_view name : options.texts("special")) {
     const std::span<const SpecialToken> known = tokenizer.special();
     const auto found = std::find_if(known.begin(), known.end(),
@@ -23,11 +25,9 @@ ChatTemplate::ChatTemplate(const std::string& owner, const Options& options, con
       fail_config(fmt::format("{}: special: the tokenizer has no special token '{}'; it has {}", owner, name,
                               texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "))));
     }
-    special_.push_back(*found);
+    special.push_back(*found);
   }
-  std::stable_sort(special_.begin(), special_.end(), [](const SpecialToken& a, const SpecialToken& b) {
-    return a.text.size() > b.text.size();
-  });
+  const auto encode = [&](std::string_view text) { return encode_with_special(tokenizer, text, special); };
   for (const std::string_view name : options.section_names("template")) {
     const Options& role = options.section("template", name);
     roles_.push_back({std::string(name), encode(role.text("before")), encode(role.text("after"))});
@@ -53,30 +53,6 @@ ChatTemplate::ChatTemplate(const std::string& owner, const Options& options, con
     opening_ = find(name);
     opening_text_ = role.text("text");
   }
-}
-
-std::vector<std::int32_t> ChatTemplate::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids;
-  std::size_t plain = 0;  // begin of the text that is not encoded yet
-  const auto flush = [&](std::size_t end) {
-    if (end == plain) return;
-    const std::vector<std::int32_t> more = tokenizer_.encode(text.substr(plain, end - plain));
-    ids.insert(ids.end(), more.begin(), more.end());
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const auto named = std::find_if(special_.begin(), special_.end(), [&](const SpecialToken& token) {
-      return text.substr(at).starts_with(token.text);
-    });
-    if (named == special_.end()) {
-      ++at;
-      continue;
-    }
-    flush(at);
-    ids.push_back(named->id);
-    plain = at += named->text.size();
-  }
-  flush(text.size());
-  return ids;
 }
 
 const ChatTemplate::Role* ChatTemplate::find(std::string_view name) const {

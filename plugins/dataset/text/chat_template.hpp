@@ -71,13 +71,11 @@ class ChatTemplate {
     std::string_view content;
   };
 
-  std::vector<std::int32_t> encode(std::string_view text) const;
   const Role* find(std::string_view name) const;
   std::vector<Message> messages(const Value& line) const;
   void add(const Message& message, ChatTokens& tokens) const;
 
   const Tokenizer& tokenizer_;
-  std::vector<SpecialToken> special_;  ///< that the template may name, the longest first
   std::vector<Role> roles_;
   std::size_t answer_ = 0;  ///< among roles_
   const Role* opening_ = nullptr;

@@ -2,12 +2,15 @@
 // and so much of it may be printed as no stop text can begin in.
 #pragma once
 
+#include <tenon/abi.hpp>
+
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-namespace tenon::cli {
+TENON_ABI_BEGIN
 
 class AnswerText {
  public:
@@ -31,4 +34,4 @@ class AnswerText {
   bool stopped_ = false;
 };
 
-}  // namespace tenon::cli
+TENON_ABI_END

@@ -1,12 +1,12 @@
 // Ends of answers: the first stop text, wherever tokens split it, and what may be printed before it is known.
-#include "answer_text.hpp"
+#include <tenon/sdk/answer_text.hpp>
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace tenon::cli {
+namespace tenon {
 namespace {
 
 /// Adds text in pieces of `length` bytes, as tokens would, and joins what may be printed.
@@ -65,4 +65,4 @@ TEST(AnswerText, PrintsWhatNoStopCanBeginIn) {
 }
 
 }  // namespace
-}  // namespace tenon::cli
+}  // namespace tenon

@@ -1,9 +1,9 @@
 // A token may complete several stop texts; the answer ends before the one that begins first.
-#include "answer_text.hpp"
+#include <tenon/sdk/answer_text.hpp>
 
 #include <algorithm>
 
-namespace tenon::cli {
+TENON_ABI_BEGIN
 
 bool AnswerText::add(std::string_view bytes) {
   const std::size_t before = text_.size();
@@ -36,4 +36,4 @@ std::size_t AnswerText::open() const {
   return most;
 }
 
-}  // namespace tenon::cli
+TENON_ABI_END
