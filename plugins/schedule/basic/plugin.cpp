@@ -1,36 +1,20 @@
-// The plugin `tenon.schedule_basic`: learning rates that begin with a linear warm-up.
+// The plugin `tenon.schedule_basic`: learning rates that begin with a linear warm-up. `segments` is in a file
+// of its own.
+#include "segments.hpp"
+#include "warmup.hpp"
+
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace tenon::schedule {
 
-// Linear warm-up of all schedules of this plugin: slot t < warmup uses the share (t + 1) / warmup of the
-// rate, so slot 0 already changes the weights.
 namespace {
 
-constexpr OptionSpec kWarmup = option::integer("warmup", "0")
-                                   .at_least(0)
-                                   .in_unit("slots")
-                                   .doc_text("slots of linear rise to the full rate");
 constexpr OptionSpec kMinLr =
     option::real("min_lr", "0").at_least(0).doc_text("absolute learning rate at which the decay ends");
-
-bool warming(std::int64_t slot, std::int64_t warmup) {
-  return slot < warmup;
-}
-double warmup_rate(double base, std::int64_t slot, std::int64_t warmup) {
-  return base * static_cast<double>(slot + 1) / static_cast<double>(warmup);
-}
-
-/// Returns the progress of `slot` from `begin` to `end`: 0 to 1, and 1 if nothing remains.
-double progress(std::int64_t slot, std::int64_t begin, std::int64_t end) {
-  if (slot >= end || end <= begin) return slot < begin ? 0.0 : 1.0;
-  return std::max(0.0, static_cast<double>(slot - begin) / static_cast<double>(end - begin));
-}
 
 }  // namespace
 
@@ -116,7 +100,8 @@ class Wsd final : public Schedule {
 
 }  // namespace tenon::schedule
 
-TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.schedule_basic",
-                               .version = "0.1.0",
-                               .summary = "constant, cosine and warm-up-stable-decay learning rates"},
-             tenon::schedule::Constant, tenon::schedule::Cosine, tenon::schedule::Wsd)
+TENON_PLUGIN(
+    tenon::PluginInfo{.id = "tenon.schedule_basic",
+                      .version = "0.1.0",
+                      .summary = "constant, cosine, warm-up-stable-decay and piecewise learning rates"},
+    tenon::schedule::Constant, tenon::schedule::Cosine, tenon::schedule::Segments, tenon::schedule::Wsd)
