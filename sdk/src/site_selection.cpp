@@ -9,6 +9,8 @@ SiteSelection::SiteSelection(std::string_view component, const Options& options)
     : component_(component),
       keep_first_(options.integer("keep_first")),
       keep_last_(options.integer("keep_last")),
+      keep_first_gemms_(options.integer("keep_first_gemms")),
+      keep_last_gemms_(options.integer("keep_last_gemms")),
       head_(options.boolean("head")) {
   for (const std::string_view text : options.texts("keep")) add_pattern(text);
   keep_patterns_ = patterns_.size();
@@ -40,6 +42,9 @@ bool SiteSelection::keeps(const SiteInfo& site) {
   bool kept = site.module == "head" && !head_;
   if (site.block_index >= 0)
     kept |= site.block_index < keep_first_ || site.block_index >= site.block_count - keep_last_;
+  if (site.gemm_index >= 0)
+    kept |= site.gemm_index < keep_first_gemms_ ||
+            (keep_last_gemms_ > 0 && site.gemm_index >= site.gemm_count - keep_last_gemms_);
   for (std::size_t i = 0; i < keep_patterns_; ++i) kept |= match(i, site);
   return kept;
 }
@@ -55,7 +60,8 @@ void SiteSelection::bound(const SiteInfo& site, bool taken) {
   if (!any_)
     fail_config(
         "precision " + component_ +
-        ": every site stays in bf16 (keep_first, keep_last, keep, head), so "
+        ": every site stays in bf16 (keep_first, keep_last, keep_first_gemms, keep_last_gemms, keep, head), "
+        "so "
         "nothing would run in the format that was asked for; take precision \"bf16\", or keep fewer of " +
         layers_);
 }

@@ -1,5 +1,6 @@
-// Place information for a policy that keeps the first or last blocks of a network: each product's place among
-// the blocks, where layers under one number ("h.1.q") are one block and heads are in none.
+// Place information for a policy that keeps the first or last blocks or products of a network: each product's
+// place among the blocks, where layers under one number ("h.1.q") are one block, and among the products. Heads
+// are in neither.
 #include "support.hpp"
 
 #include <tenon/testing/components.hpp>
@@ -15,10 +16,11 @@ class Listens final : public PlainPrecision {
  public:
   std::unique_ptr<LinearSite> bind(const SiteInfo& site, SiteHost&) override {
     places.emplace_back(site.layer, site.block_index, site.block_count);
+    gemms.emplace_back(site.layer, site.gemm_index, site.gemm_count);
     return nullptr;
   }
   using Place = std::tuple<std::string, int, int>;  ///< layer, block, blocks
-  std::vector<Place> places;
+  std::vector<Place> places, gemms;  ///< of gemms: layer, product, products
 };
 
 TEST(SitePlaces, CountBlocksByTheNumbersInTheirNames) {
@@ -38,6 +40,10 @@ TEST(SitePlaces, CountBlocksByTheNumbersInTheirNames) {
   ASSERT_GE(policy.places.size(), expected.size());
   policy.places.resize(expected.size());  // a harness may build the graph more than once
   EXPECT_EQ(policy.places, expected);
+  const std::vector<Listens::Place> products = {{"stem", 0, 5},   {"h.0.q", 1, 5}, {"h.0.mlp.1", 2, 5},
+                                                {"h.10.q", 3, 5}, {"h2.q", 4, 5},  {"out", -1, 5}};
+  policy.gemms.resize(products.size());
+  EXPECT_EQ(policy.gemms, products);
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ struct SiteInfo {
   int block_index = 0;
   int block_count = 0;
   int site = 0;  ///< within the layer
+  /// Position among the sites of the model, which are its GEMM layers, in the order of layers. Heads do not
+  /// count: theirs is -1.
+  int gemm_index = 0;
+  int gemm_count = 0;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t chunk = 0;  ///< rows of one call at most: chunks of this many, then what is left of m
   std::int64_t origin_n = 0, origin_k = 0;

@@ -579,13 +579,13 @@ class Builder {
   }
 
   void bind_sites() {
-    int layers = 0;
+    int layers = 0, gemms = 0;
     Blocks blocks;
     for (const Node& node : build_->nodes) {
       layers += node.sites.empty() ? 0 : 1;
-      blocks.index_of(node);
+      if (blocks.index_of(node) >= 0) gemms += static_cast<int>(node.sites.size());
     }
-    int layer = 0;
+    int layer = 0, gemm = 0;
     for (Node& node : build_->nodes) {
       for (std::size_t i = 0; i < node.sites.size(); ++i) {
         Site& site = *node.sites[i];
@@ -599,6 +599,8 @@ class Builder {
         info.block_index = blocks.index_of(node);
         info.block_count = blocks.count();
         info.site = static_cast<int>(i);
+        info.gemm_index = info.block_index < 0 ? -1 : gemm++;
+        info.gemm_count = gemms;
         info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
         info.chunk = site.declared.chunk > 0 ? site.declared.chunk : site.declared.m;
         const Shape offset = local_part(weight, place_of(spec_)).offset;

@@ -171,6 +171,8 @@ class Mor final : public Precision, public PrecisionMetrics {
       option::real("fp4_threshold", "0.15").between(0, 1).doc_text("largest mean relative error of fp4"),
       option::keep_first_blocks(),
       option::keep_last_blocks(),
+      option::keep_first_gemms(),
+      option::keep_last_gemms(),
       option::keep_layers(),
       option::boolean("head", "false").doc_text("include sites of the module 'head'"),
   };

@@ -49,6 +49,8 @@ inline constexpr OptionSpec kSiteOptions[] = {
 inline constexpr std::array kCommonOptions = {
     option::keep_first_blocks(),
     option::keep_last_blocks(),
+    option::keep_first_gemms(),
+    option::keep_last_gemms(),
     option::keep_layers(),
     option::boolean("head", "false").doc_text("quantize sites of the module \"head\", too"),
     option::real("keep_worst", "0")

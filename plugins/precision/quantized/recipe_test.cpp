@@ -65,7 +65,8 @@ TEST_F(RecipeTest, P29_WhatCannotHoldIsRefusedWithTheReason) {
             "precision nvfp4: the pattern 'encoder.*' matches no layer with products; there are "
             "h.0.mlp.c_fc, h.1.mlp.c_fc, h.2.mlp.c_fc");
   EXPECT_EQ(refusal("nvfp4", "keep_last = 3"),
-            "precision nvfp4: every site stays in bf16 (keep_first, keep_last, keep, head), so nothing would "
+            "precision nvfp4: every site stays in bf16 (keep_first, keep_last, keep_first_gemms, "
+            "keep_last_gemms, keep, head), so nothing would "
             "run in the format that was asked for; take precision \"bf16\", or keep fewer of h.0.mlp.c_fc, "
             "h.1.mlp.c_fc, h.2.mlp.c_fc");
   EXPECT_EQ(refusal("nvfp4", "random_bits = 12"),

@@ -123,6 +123,38 @@ TEST_F(QuantizedRun, CountsItsOperandsInClosedForm) {
   EXPECT_EQ(counts.at("bf16"), slots * kept * 6 + evaluations * kept * 2);
 }
 
+// M has two products, * four, - two; the head is none of them: 2 + 2 + 4 + 2 + 2 + 2.
+TEST_F(QuantizedRun, N16_OfAHybridTheFirstAndLastGemmsStayCountedByOperands) {
+  const std::vector<std::string> hybrid = {
+      "model={type=\"decoder\",pattern=\"M-*-M-\",width=32,heads=2,hidden=48,"
+      "ffn=\"squared_relu\",position=\"none\",mamba_heads=4,"
+      "mamba_head_width=8,mamba_state=8,mamba_chunk=8}",
+      "precision={type=\"fp8\"}", "run.steps=6", "run.eval_every=6"};
+  const std::int64_t sites = 14, slots = 6;
+  const struct {
+    const char* set;
+    std::int64_t kept;  ///< beside the head
+  } cases[] = {{"precision.keep_first_gemms=0", 0},
+               {"precision.keep_first_gemms=4", 4},
+               {"precision.keep_last_gemms=5", 5},
+               {"precision.keep_last=1", 2},
+               {"precision.keep_first=1", 2}};
+  for (const auto& c : cases) {
+    std::vector<std::string> sets = hybrid;
+    sets.emplace_back(c.set);
+    const RunResult run = train(sets);
+    ASSERT_EQ(run.status, "completed") << c.set << ": " << run.error;
+    const auto& counts = run.quantized_operands;
+    const std::int64_t quantized = sites - c.kept, kept = c.kept + 1;
+    // E5M2 is the format of gradients, which only training has: one of the operands of two products.
+    EXPECT_EQ(counts.at("fp8_e5m2"), slots * quantized * 2) << c.set;
+    const std::int64_t evaluations = (counts.at("fp8_e4m3") / quantized - slots * 4) / 2;
+    EXPECT_GT(evaluations, 0) << c.set;
+    EXPECT_EQ(counts.at("fp8_e4m3"), quantized * (slots * 4 + evaluations * 2)) << c.set;
+    EXPECT_EQ(counts.at("bf16"), kept * (slots * 6 + evaluations * 2)) << c.set;
+  }
+}
+
 TEST_F(QuantizedRun, RefusesUpdatesThatAreNotFinite) {
   // A step of 1e30 makes weights whose products overflow.
   const RunResult run = train({"precision.type=nvfp4", "optimizer.lr=1e30", "run.on_nan=stop"});

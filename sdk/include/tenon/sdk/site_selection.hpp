@@ -28,6 +28,20 @@ constexpr OptionSpec keep_last_blocks() {
       .doc_text("number of blocks at the end of the network that stay in bf16; a head is not a block");
 }
 
+constexpr OptionSpec keep_first_gemms() {
+  return integer("keep_first_gemms", "0")
+      .between(0, 2147483647)
+      .in_unit("GEMM layers")
+      .doc_text("number of linear sites at the beginning of the network that stay in bf16");
+}
+
+constexpr OptionSpec keep_last_gemms() {
+  return integer("keep_last_gemms", "0")
+      .between(0, 2147483647)
+      .in_unit("GEMM layers")
+      .doc_text("number of linear sites at the end of the network that stay in bf16; a head is none");
+}
+
 constexpr OptionSpec keep_layers() {
   return texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * matches anything");
 }
@@ -59,7 +73,7 @@ class SiteSelection {
   void begin(const SiteInfo& site);
 
   std::string component_;
-  std::int64_t keep_first_, keep_last_;
+  std::int64_t keep_first_, keep_last_, keep_first_gemms_, keep_last_gemms_;
   bool head_;
   std::vector<Pattern> patterns_;
   std::size_t keep_patterns_;  ///< patterns_[0 .. here) are those of `keep`
