@@ -98,6 +98,21 @@ std::int64_t StepwiseGenerator::allocated_bytes() const {
   return bytes;
 }
 
+std::int64_t StepwiseGenerator::read_time(std::int64_t count) const {
+  const auto padded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
+  return count == 1 ? 1 : std::min(std::max(padded, kLeastTime), settings_.chunk);
+}
+
+std::int64_t StepwiseGenerator::step_batch(std::int64_t rows) const {
+  return std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows))),
+                  settings_.batch);
+}
+
+void StepwiseGenerator::make_all() {
+  for (std::int64_t rows = 1; rows <= settings_.batch; ++rows) pass(step_batch(rows), 1);
+  for (std::int64_t count = 1; count <= settings_.chunk; ++count) pass(1, read_time(count));
+}
+
 StepwiseGenerator::Pass& StepwiseGenerator::pass(std::int64_t batch, std::int64_t time) {
   std::unique_ptr<Pass>& found = passes_[{batch, time}];
   if (found != nullptr) return *found;
@@ -227,9 +242,7 @@ std::span<const double> StepwiseGenerator::read(Sequence& sequence, std::span<co
   std::int64_t first = 0;
   while (true) {
     const std::int64_t count = std::min(all - first, settings_.chunk);
-    const auto padded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
-    const std::int64_t time = count == 1 ? 1 : std::min(std::max(padded, kLeastTime), settings_.chunk);
-    Pass& used = pass(1, time);
+    Pass& used = pass(1, read_time(count));
     std::ranges::fill(used.tokens, 0);
     std::ranges::copy(ids.subspan(first, count), used.tokens.begin());
     const bool last = first + count == all;
@@ -242,8 +255,7 @@ std::span<const double> StepwiseGenerator::read(Sequence& sequence, std::span<co
 
 std::span<const double> StepwiseGenerator::step(std::span<Sequence* const> live) {
   const auto rows = static_cast<std::int64_t>(live.size());
-  const std::int64_t batch =
-      std::min(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows))), settings_.batch);
+  const std::int64_t batch = step_batch(rows);
   Pass& used = pass(batch, 1);
   std::vector<std::int64_t> first(batch, 0), count(batch, 0), kept(batch, 0);
   std::vector<bool> taken(settings_.batch, false);

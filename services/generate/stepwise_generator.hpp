@@ -56,12 +56,20 @@ class StepwiseGenerator final : public Generator {
   std::int64_t sequence_bytes() const;
   /// On the device: kept of sequences, and by the executors so far.
   std::int64_t allocated_bytes() const;
+  /// Makes all executors that any prompts may need, for allocated_bytes() of a whole run.
+  void make_all();
+  /// Sequences that go on together at most.
+  std::int64_t batch() const { return settings_.batch; }
 
  private:
   struct Pass;
   struct Sequence;
 
   Pass& pass(std::int64_t batch, std::int64_t time);
+  /// Positions of the pass that reads so many of a prompt.
+  std::int64_t read_time(std::int64_t count) const;
+  /// Rows of the pass that draws for so many sequences.
+  std::int64_t step_batch(std::int64_t rows) const;
   void check(std::span<const Prompt> prompts, const ThinkingBudget& thinking) const;
   /// The model reads `ids` from position 0 on; the logits that follow the last one.
   std::span<const double> read(Sequence& sequence, std::span<const std::int32_t> ids);

@@ -30,6 +30,11 @@ constexpr const char* kNeo = "layers = 2\nwidth = 16\nheads = 2\nwindow = 5\nini
 constexpr const char* kDecoder =
     "pattern = '*-'\nrepeat = 2\nwidth = 16\nheads = 4\nkv_heads = 2\nhidden = 24\ninit_scale = 0.3";
 
+constexpr const char* kHybrid =
+    "pattern = 'M-*-M-'\nwidth = 16\nheads = 4\nkv_heads = 2\nhidden = 24\nposition = 'none'\n"
+    "mamba_heads = 4\nmamba_head_width = 6\nmamba_state = 5\nmamba_groups = 2\nmamba_chunk = 7\n"
+    "init_scale = 0.3";
+
 DataInfo text_data(bool packed = false) {
   DataInfo data;
   data.fields = {{"tokens", DType::kI32, {kContext}}, {"targets", DType::kI32, {kContext}}};
@@ -138,6 +143,8 @@ constexpr Case kCases[] = {
     {"neo_fast", "gpt_neo", kNeo, "auto", "fp32", 2 * 5 * 2e-5},
     {"decoder_reference_f64", "decoder", kDecoder, "reference", "fp64", 1e-12},
     {"decoder_fast", "decoder", kDecoder, "auto", "fp32", 2 * 5 * 2e-5},
+    {"hybrid_reference_f64", "decoder", kHybrid, "reference", "fp64", 1e-12},
+    {"hybrid_fast", "decoder", kHybrid, "auto", "fp32", 2 * 5 * 2e-5},
 };
 
 class Generation : public ::testing::TestWithParam<Case> {
@@ -394,6 +401,37 @@ TEST_F(GenerationOfNeo, KeepsKeysAndValuesAndNothingElse) {
   EXPECT_EQ(language_.generator(3)->sequence_bytes(), 2 * 2 * 16 * kContext * 4);
   Language grouped("decoder", kDecoder, "reference", "fp64");
   EXPECT_EQ(grouped.generator(3)->sequence_bytes(), 2 * 2 * (2 * 4) * kContext * 8);
+}
+
+// Per Mamba-2 layer: k - 1 columns of the channels x, B, C and their documents, and N x P numbers per head
+// with two documents, each rounded up to whole lines.
+TEST(GenerationOfHybrids, KeepsStatesThatDoNotGrowAndKeysAndValuesThatDo) {
+  const auto up = [](std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; };
+  const struct {
+    const char* precision;
+    std::int64_t element, number;  ///< bytes of activations and of the state
+  } cases[] = {{"fp32", 4, 4}, {"fp64", 8, 8}, {"bf16", 2, 4}};
+  for (const auto& c : cases) {
+    Language language("decoder", kHybrid, "reference", c.precision);
+    const std::int64_t channels = 4 * 6 + 2 * 2 * 5;
+    const std::int64_t tail = up(up(3 * channels * c.element, 4) + 3 * 4, 16);
+    const std::int64_t state = up(4 * 5 * 6 * c.number + 2 * 4, 16);
+    const std::int64_t keys_and_values = 2 * (2 * 4) * kContext * c.element;
+    EXPECT_EQ(language.generator(3)->sequence_bytes(),
+              2 * (up(tail, 64) + up(state, 64)) + up(keys_and_values, 64))
+        << c.precision;
+  }
+}
+
+TEST_F(GenerationOfNeo, NeedsNoMoreMemoryThanWithAllPassesMade) {
+  const auto used = language_.generator(5, 11), planned = language_.generator(5, 11);
+  planned->make_all();
+  const std::int64_t before = used->allocated_bytes();
+  std::vector<Ids> prompts;
+  for (std::size_t i = 0; i < 40; ++i) prompts.push_back(ids_of(1 + i, fmt::format("m{}", i)));
+  draw(*used, prompts, {.most = 9, .stop_ids = {3, 17, 40, 41, 42}, .slides = true});
+  EXPECT_GT(used->allocated_bytes(), before);
+  EXPECT_EQ(used->allocated_bytes(), planned->allocated_bytes());
 }
 
 TEST(GenerationOfDecoder, APromptIsOneDocumentWhateverTheSamplesAre) {

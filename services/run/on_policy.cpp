@@ -78,6 +78,21 @@ Generator& OnPolicy::generator() {
   return *generator_;
 }
 
+std::int64_t OnPolicy::planned_bytes() {
+  if (data_ == nullptr) return 0;
+  generator_->make_all();
+  return generator_->allocated_bytes();
+}
+
+std::vector<std::string> OnPolicy::facts() {
+  if (data_ == nullptr) return {};
+  const std::int64_t kept = generator_->batch() * generator_->sequence_bytes();
+  const double passes = static_cast<double>(planned_bytes() - kept) / (1024.0 * 1024.0);
+  return {
+      fmt::format("memory of generation: {} sequences of {:.1f} KiB of kept state each, passes {:.1f} MiB",
+                  generator_->batch(), static_cast<double>(generator_->sequence_bytes()) / 1024, passes)};
+}
+
 // Others than the data set may ask in any run: where the answer is no, there is none.
 Generator* OnPolicy::between_slots() {
   if (in_slot_ || !trainer_.instruments().account.mine() || !refusal().empty()) return nullptr;

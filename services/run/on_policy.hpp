@@ -33,6 +33,11 @@ class OnPolicy final : public Service {
   void plan(Boundary& due) override;
   void at_boundary(Boundary& due) override;
 
+  /// Memory on the device that the draws of a run may take; 0 where the data set does not draw.
+  std::int64_t planned_bytes();
+  /// The same, as lines for `tenon check`.
+  std::vector<std::string> facts();
+
  private:
   /// A micro-batch of a slot to come.
   struct Coming {

@@ -36,6 +36,7 @@ class RankServices {
   Saves& saves() const { return *saves_; }
   Survivor& survivor() const { return *survivor_; }
   Repetition& repetition() const { return *repetition_; }
+  OnPolicy& on_policy() const { return *on_policy_; }
   /// Null without [emulate].
   EmulatedFailures* emulated() const { return emulated_.get(); }
 
@@ -63,6 +64,7 @@ class Rank final : private SlotQueue::Owner {
   /// again.
   bool run();
   const Trainer& trainer() const { return trainer_; }
+  OnPolicy& on_policy() const { return services_->on_policy(); }
   /// Writes why the run failed into this rank's log, if there is one already.
   void log_failure(const std::string& why) {
     if (with_.log != nullptr) with_.host.log(LogLevel::kError, "the run failed: " + why);

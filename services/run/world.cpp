@@ -515,8 +515,11 @@ std::vector<std::string> World::build_only() {
   const double before = anonymous_rss_mb();
   std::atomic<std::int64_t> planned = 0;
   run_ranks([&](int rank, Rank& self) {
-    planned += self.trainer().planned_bytes();
-    if (rank == 0) facts = self.trainer().facts();
+    planned += self.trainer().planned_bytes() + self.on_policy().planned_bytes();
+    if (rank == 0) {
+      facts = self.trainer().facts();
+      for (std::string& fact : self.on_policy().facts()) facts.push_back(std::move(fact));
+    }
     links.end_hub->exchange(rank, "built");
     return false;
   });

@@ -71,5 +71,33 @@ INSTANTIATE_TEST_SUITE_P(
                            2}),
     [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
+// 16 answers go on together, each with 3 layers of keys and values of 512 positions of width 256: 48 MiB.
+TEST(MemoryOfDraws, IsCountedByCheck) {
+  const Scratch scratch;
+  write_file(scratch / "prompts.jsonl", "{\"prompt\": \"line 4\"}\n{\"prompt\": \"of the\"}\n");
+  std::vector<std::string> sets;
+  for (const char* text :
+       {"model.width=256", "model.layers=3", "model.heads=4", "model.objective=\"policy\"", "run.steps=2",
+        "run.eval_every=0", "recovery={type=\"none\"}",
+        "data={type=\"rollouts\",path=\"prompts.jsonl\",context=512,batch=16,answers=16,answer_tokens=500,"
+        "reward={type=\"length\"}}"})
+    sets.insert(sets.end(), {"--set", text});
+  if (read_file("/proc/cpuinfo").find("avx512f") == std::string::npos)
+    sets.insert(sets.end(), {"--set", "device.kernels=\"avx2\""});
+  std::vector<std::string> check{"check", "run.toml"};
+  check.insert(check.end(), sets.begin(), sets.end());
+  const Ended predicted = scratch.run(check);
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  EXPECT_THAT(
+      predicted.out,
+      ::testing::HasSubstr("memory of generation: 16 sequences of 3072.0 KiB of kept state each, passes "));
+  const Ended trained = scratch.train(sets);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const double peak = std::stod(scratch.summary("peak_anonymous_mb"));
+  EXPECT_NEAR(number_after(predicted.out, "predicted peak of the process: ") / peak, 1.0, 0.1)
+      << "peak " << peak << " MiB; check said:\n"
+      << predicted.out;
+}
+
 }  // namespace
 }  // namespace tenon::integration::memory_test
