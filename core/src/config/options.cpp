@@ -508,8 +508,14 @@ class Resolver {
     store_tables(spec, member, std::move(shown), std::move(sections));
   }
 
+  /// Option of TENON_OPTION_TABLES: [[name]] several times, or [name] for one.
   void resolve_tables(const tenon_option_v1& spec, const Member& member) {
-    const Value& tables = member.value;
+    Value tables = member.value;
+    if (tables.is_table()) {
+      const Origin origin = tables.origin;
+      tables = Value(Value::Array{std::move(tables)});
+      tables.origin = origin;
+    }
     if (!tables.is_array()) {
       problem(tables.origin,
               fmt::format("option '{}' of {}: expected an array of tables, [[...{}]] for each, "

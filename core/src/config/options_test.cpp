@@ -204,12 +204,24 @@ TEST(Options, TablesComeInTheirOrder) {
   }
   EXPECT_THAT(to_toml(resolution.table, false), testing::HasSubstr("[[phase]]\nbits = 4\n"));
   EXPECT_THROW(resolution.options->tables("steps"), Error);
-  EXPECT_EQ(problem("steps = 1\n[phase]\nbits = 4\n"),
-            "x.toml:2:1: option 'phase' of thing.sample: expected an array of tables, [[...phase]] for each, "
-            "found a table");
+  EXPECT_EQ(problem("steps = 1\nphase = 4\n"),
+            "x.toml:2:9: option 'phase' of thing.sample: expected an array of tables, [[...phase]] for each, "
+            "found the whole number 4");
   EXPECT_THAT(
       problem("steps = 1\n[[phase]]\nbits = 4\n[[phase]]\nbit = 4\n"),
       testing::HasSubstr("x.toml:5:1: thing.sample.phase[1] has no option 'bit'; did you mean 'bits'?"));
+}
+
+TEST(Options, OneTableIsAListOfOne) {
+  const Resolution one = resolve("steps = 1\n[phase]\nbits = 4\n"),
+                   list = resolve("steps = 1\n[[phase]]\nbits = 4\n");
+  const std::vector<const Options*> phases = one.options->tables("phase");
+  ASSERT_EQ(phases.size(), 1U);
+  EXPECT_EQ(phases[0]->integer("bits"), 4);
+  EXPECT_EQ(to_toml(one.table, false), to_toml(list.table, false)) << "a run's digest does not depend on it";
+  EXPECT_EQ(problem("steps = 1\n[phase]\nbit = 4\n"),
+            "x.toml:3:1: thing.sample.phase[0] has no option 'bit'; did you mean 'bits'? (see: tenon inspect "
+            "thing.sample)");
 }
 
 /// An object stands for a component that was made.
