@@ -218,4 +218,10 @@ SiteRef convolution_site(InferContext& context, const SiteSpec& site, const Conv
 /// sites are bound, so in forward and backward, and the same in both.
 bool takes_images(RunContext& context, SiteRef site);
 
+/// Makes output `index`, declared before, be `memory` itself, which the layer owns in its device and which
+/// lives as long as the layer does: a constant, or what a graph of its own leaves. Forward finds it as its
+/// output and need not write it; nothing else writes it. Returns false, and the output has memory of its own,
+/// where the context does not know how, or shape or dtype differ.
+bool lend_output(InferContext& context, int index, const TensorView& memory);
+
 TENON_ABI_END

@@ -125,6 +125,14 @@ void LayerInference::keep_output(int index) {
   self.keeps_output.at(index) = true;
 }
 
+bool LayerInference::lend_output(int index, const TensorView& memory) {
+  GraphValue& value = base::at(build_.values, node().outputs.at(index));
+  const bool fits = memory.shape == value.spec.shape && memory.dtype == value.spec.dtype;
+  if (!fits || memory.data == nullptr || memory.space != spec_.device->space()) return false;
+  value.lent = memory;
+  return true;
+}
+
 void LayerInference::offer_epilogue(Epilogue map) {
   node().offered = map;
 }
@@ -140,6 +148,11 @@ TENON_ABI_BEGIN
 SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images) {
   auto* own = dynamic_cast<graph::LayerInference*>(&context);
   return own == nullptr ? context.linear_site(site) : own->convolution_site(site, images);
+}
+
+bool lend_output(InferContext& context, int index, const TensorView& memory) {
+  auto* own = dynamic_cast<graph::LayerInference*>(&context);
+  return own != nullptr && own->lend_output(index, memory);
 }
 
 TENON_ABI_END

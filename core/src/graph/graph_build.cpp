@@ -784,7 +784,11 @@ void Builder::plan_values(Planner& planner) {
         }
       }
     }
-    if (value.stored_as < 0) planner.add_value(value.data, value.spec, written_at(value), last, value.name);
+    if (value.lent.data != nullptr) {
+      value.data = value.lent;
+    } else if (value.stored_as < 0) {
+      planner.add_value(value.data, value.spec, written_at(value), last, value.name);
+    }
     if (value.has_gradient) {
       int first = end;
       for (int reader : value.readers) {

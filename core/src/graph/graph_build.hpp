@@ -97,6 +97,7 @@ struct GraphValue {
   bool kept = false;          ///< ExecutorSpec::keep names it
   int stored_as = -1;         ///< value whose memory it is: the only reader's map is folded into the producer
   TensorView data, gradient;
+  TensorView lent;  ///< memory of the layer that makes it, in place of planned memory
 };
 
 struct NodeInput {
