@@ -60,6 +60,7 @@
 #include <tenon/sdk/linear_map.hpp>
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/ops/background.hpp>
+#include <tenon/sdk/ops/divergence.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
@@ -496,6 +497,13 @@ TYPE(NpyFile)
 
 // <tenon/sdk/ops/background.hpp>
 TYPE(BackgroundWork)
+
+// <tenon/sdk/ops/divergence.hpp>
+TYPE(Divergence)
+TYPE(DivergenceSpec)
+TYPE(DivergenceOps)
+TYPE(StateDistance)
+TYPE(StateDistanceOps)
 
 // <tenon/sdk/ops/interaction.hpp>
 TYPE(Interaction)

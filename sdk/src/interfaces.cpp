@@ -1,6 +1,7 @@
 // Homes of the abstract classes of <tenon/sdk/...>: their virtual tables and type information live in
 // libtenon_core, so that every plugin shares one copy.
 #include <tenon/sdk/ops/background.hpp>
+#include <tenon/sdk/ops/divergence.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
@@ -12,6 +13,8 @@
 TENON_ABI_BEGIN
 
 BackgroundWork::~BackgroundWork() = default;
+DivergenceOps::~DivergenceOps() = default;
+StateDistanceOps::~StateDistanceOps() = default;
 InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
 CausalConvKernel::~CausalConvKernel() = default;

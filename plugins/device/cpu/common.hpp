@@ -18,6 +18,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sdk/ops/divergence.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
@@ -145,6 +146,8 @@ std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
+std::unique_ptr<DivergenceOps> make_divergence_ops(const Kernels& kernels);
+std::unique_ptr<StateDistanceOps> make_state_distance_ops();
 std::unique_ptr<MultiplyOps> make_multiply_ops();
 std::unique_ptr<SparseAxisOps> make_sparse_axis_ops();
 std::unique_ptr<SignOps> make_sign_ops();

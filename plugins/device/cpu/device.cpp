@@ -142,6 +142,8 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<PartNormOps> part_norm_;
   std::unique_ptr<InteractionOps> interaction_;
+  std::unique_ptr<DivergenceOps> divergence_;
+  std::unique_ptr<StateDistanceOps> state_distance_;
   std::unique_ptr<MultiplyOps> multiply_;
   std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
   std::unique_ptr<SignOps> signs_;
@@ -268,6 +270,8 @@ void CpuDevice::open(const DeviceSpec& spec) {
   normalisation_ = make_normalisation_ops(kernels_);
   part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
+  divergence_ = make_divergence_ops(kernels_);
+  state_distance_ = make_state_distance_ops();
   multiply_ = make_multiply_ops();
   sparse_axis_ops_ = make_sparse_axis_ops();
   signs_ = make_sign_ops();
@@ -321,6 +325,8 @@ void* CpuDevice::query(std::string_view interface_id) {
       {NormalisationOps::kId, normalisation_.get()},
       {PartNormOps::kId, part_norm_.get()},
       {InteractionOps::kId, interaction_.get()},
+      {DivergenceOps::kId, divergence_.get()},
+      {StateDistanceOps::kId, state_distance_.get()},
       {MultiplyOps::kId, multiply_.get()},
       {SparseAxisOps::kId, sparse_axis_ops_.get()},
       {SignOps::kId, signs_.get()},

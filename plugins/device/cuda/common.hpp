@@ -17,6 +17,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/sdk/ops/background.hpp>
+#include <tenon/sdk/ops/divergence.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/multiply.hpp>
@@ -87,6 +88,8 @@ std::string describe_convolutions(const Convolutions& convolutions);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
+std::unique_ptr<DivergenceOps> make_divergence_ops(Queue& queue);
+std::unique_ptr<StateDistanceOps> make_state_distance_ops(Queue& queue);
 std::unique_ptr<MultiplyOps> make_multiply_ops(Queue& queue);
 std::unique_ptr<StridedCopyOps> make_strided_copy_ops(Queue& queue);
 std::unique_ptr<SparseAxisOps> make_sparse_axis_ops(Queue& queue);

@@ -93,6 +93,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<InteractionOps> interaction_ops_;
+  std::unique_ptr<DivergenceOps> divergence_ops_;
+  std::unique_ptr<StateDistanceOps> state_distance_ops_;
   std::unique_ptr<MultiplyOps> multiply_ops_;
   std::unique_ptr<StridedCopyOps> strided_copy_ops_;
   std::unique_ptr<SparseAxisOps> sparse_axis_ops_;
@@ -158,6 +160,8 @@ void CudaDevice::open(const DeviceSpec& spec) {
   window_ops_ = make_window_ops(*queue_);
   convolutions_ = make_convolutions(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
+  divergence_ops_ = make_divergence_ops(*queue_);
+  state_distance_ops_ = make_state_distance_ops(*queue_);
   multiply_ops_ = make_multiply_ops(*queue_);
   strided_copy_ops_ = make_strided_copy_ops(*queue_);
   sparse_axis_ops_ = make_sparse_axis_ops(*queue_);
@@ -219,6 +223,8 @@ void* CudaDevice::query(std::string_view interface_id) {
       {WindowOps::kId, window_ops_.get()},
       {Convolutions::kId, convolutions_.get()},
       {InteractionOps::kId, interaction_ops_.get()},
+      {DivergenceOps::kId, divergence_ops_.get()},
+      {StateDistanceOps::kId, state_distance_ops_.get()},
       {MultiplyOps::kId, multiply_ops_.get()},
       {StridedCopyOps::kId, strided_copy_ops_.get()},
       {SparseAxisOps::kId, sparse_axis_ops_.get()},
