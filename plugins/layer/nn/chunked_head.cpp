@@ -62,42 +62,24 @@ TensorView ChunkedHead::logits(RunContext& context, std::int64_t rows) const {
 }
 
 void ChunkedHead::forward(ForwardContext& context, double smoothing, TensorView losses) {
-  const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
-  for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, rows_);
-    const TensorView chunk = logits(context, end - begin);
-    context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
+  const TensorView targets = flat(context.input(1)), lse = context.saved(lse_);
+  each_chunk(context, [&](std::int64_t begin, std::int64_t end, const TensorView& chunk) {
     nn_->softmax_cross_entropy(chunk, targets.rows(begin, end), smoothing, losses.rows(begin, end),
                                lse.rows(begin, end));
-  }
+  });
 }
 
 void ChunkedHead::backward(BackwardContext& context, double smoothing, double scale, TensorView factors) {
-  const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
-  const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  bool accumulate = weight_sum_.adds(dw);
-  if (rows_ == 0) weight_sum_.clear(*elementwise_, dw);
-  for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, rows_);
-    const TensorView chunk = logits(context, end - begin);
-    if (!keeps_logits()) context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
-    // In place where the dtypes agree; bf16 activations need bf16 gradients from f32 logits.
-    const TensorView gradient =
-        gradients_.index < 0 ? chunk
-                             : window(context.workspace(gradients_), 0, x.dtype, {end - begin, vocabulary_});
+  const TensorView targets = flat(context.input(1)), lse = context.saved(lse_);
+  each_gradient(context, [&](std::int64_t begin, std::int64_t end, const TensorView& chunk,
+                             const TensorView& gradient) {
     const TensorView written = factors.empty() ? gradient : chunk;
     nn_->softmax_cross_entropy_backward(chunk, targets.rows(begin, end), smoothing, lse.rows(begin, end),
                                         scale, written);
-    if (!factors.empty()) {
-      multiply_->multiply_rows(chunk, factors.rows(begin, end));
-      if (gradients_.index >= 0) elementwise_->convert(chunk, gradient);
-    }
-    if (!dw.view.empty()) context.wgrad(site_, {}, gradient, accumulate, begin);
-    if (!dx.view.empty())
-      context.dgrad(site_, gradient, matrix(dx.view).rows(begin, end), dx.accumulate, begin);
-    accumulate = true;
-  }
-  if (!dw.view.empty()) weight_sum_.close(dw);
+    if (factors.empty()) return;
+    multiply_->multiply_rows(chunk, factors.rows(begin, end));
+    if (gradient.data != chunk.data) elementwise_->convert(chunk, gradient);
+  });
 }
 
 }  // namespace tenon::nn

@@ -1,10 +1,12 @@
 // The plugin `tenon.nn`: layers of perceptrons, transformers and convolutional networks.
 #include "add_losses.hpp"
 #include "attention.hpp"
+#include "distillation.hpp"
 #include "embedding.hpp"
 #include "gate.hpp"
 #include "head_cross_entropy.hpp"
 #include "head_log_probs.hpp"
+#include "hidden_match.hpp"
 #include "images.hpp"
 #include "linear.hpp"
 #include "losses.hpp"
@@ -23,4 +25,5 @@ TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.nn",
              tenon::nn::Flatten, tenon::nn::Conv2d, tenon::nn::MaxPool2d, tenon::nn::AveragePool2d,
              tenon::nn::BatchNorm, tenon::nn::RmsNorm, tenon::nn::Silu, tenon::nn::SquaredRelu,
              tenon::nn::Mse, tenon::nn::Accuracy, tenon::nn::Rotary, tenon::nn::Gate, tenon::nn::HeadLogProbs,
-             tenon::nn::WeightedSum, tenon::nn::AddLosses, tenon::nn::PolicyLoss)
+             tenon::nn::WeightedSum, tenon::nn::AddLosses, tenon::nn::PolicyLoss, tenon::nn::Distillation,
+             tenon::nn::HiddenMatch)
