@@ -43,21 +43,41 @@ class PlainPolicy final : public Precision {
   DType activations_, parameters_;
 };
 
+/// What outputs that are stored parameters begin with.
+constexpr std::string_view kParameter = "parameter:";
+
 /// The node of a value: "h" of "h:1".
 std::string node_of(const std::string& value) {
   return value.substr(0, value.find(':'));
 }
 
-/// The data fields that `outputs` depend on.
-std::set<std::string> fields_for(const GraphSpec& graph, const std::vector<std::string>& outputs) {
+/// The data fields that `outputs` depend on, and the nodes where `with_nodes`.
+std::set<std::string> fields_for(const GraphSpec& graph, const std::vector<std::string>& outputs,
+                                 bool with_nodes = false) {
   std::set<std::string> needed;
   for (const std::string& output : outputs) needed.insert(node_of(output));
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const NodeSpec& node = graph.nodes[i];
-    if (needed.erase(node.name) == 0) continue;
+    if (!needed.contains(node.name)) continue;
+    if (!with_nodes) needed.erase(node.name);
     for (const std::string& input : node.inputs) needed.insert(node_of(input));
   }
   return needed;
+}
+
+/// Removes models that the stored model has learned from, and what follows them: no output needs them, and
+/// they would be loaded. What an output needs stays.
+void drop_teachers(GraphSpec& graph, const std::vector<std::string>& outputs) {
+  const std::set<std::string> needed = fields_for(graph, outputs, true);
+  std::set<std::string> dropped;
+  std::erase_if(graph.nodes, [&](const NodeSpec& node) {
+    if (needed.contains(node.name)) return false;
+    const bool follows = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& input) {
+      return dropped.contains(node_of(input));
+    });
+    if (node.type == "frozen" || follows) dropped.insert(node.name);
+    return dropped.contains(node.name);
+  });
 }
 
 }  // namespace
@@ -70,8 +90,8 @@ class Frozen final : public Layer {
           .doc_text("folder of a run, an attempt, a stage, or a model folder: the stored model"),
       option::integer("step", nullptr).at_least(0).doc_text("checkpoint of that slot; absent: the newest"),
       option::texts("outputs", "[\"logits\"]")
-          .doc_text("values of the model that become the outputs, in this order: nodes, \"NODE:1\", or "
-                    "\"logits\" of a language model"),
+          .doc_text("values of the model that become the outputs, in this order: nodes, \"NODE:1\", "
+                    "\"logits\" of a language model, or \"parameter:NAME\", a stored parameter"),
       option::component("precision", Precision::kKind)
           .doc_text("policy of the model's products; absent: the run's, made anew"),
   };
@@ -88,6 +108,14 @@ class Frozen final : public Layer {
           "\"logits\"");
   }
 
+  ~Frozen() override {
+    for (const Constant& constant : constants_) {
+      if (constant.owned > 0) device_->release(constant.value.data, constant.owned);
+    }
+  }
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
@@ -99,6 +127,14 @@ class Frozen final : public Layer {
     int index = 0;  ///< of the layer's input
     TensorView value;
   };
+  /// A stored parameter as an output.
+  struct Constant {
+    std::size_t output = 0;
+    std::string name = {};
+    ParameterSet* set = nullptr;
+    TensorView value = {};
+    std::size_t owned = 0;  ///< bytes of a copy in the activations' dtype; 0: `value` is the set's
+  };
 
   template <typename Service>
   Service& service(InferContext& context, const char* what) const;
@@ -108,6 +144,11 @@ class Frozen final : public Layer {
   void require_fields(const InferContext& context, const std::set<std::string>& needed) const;
   void make_executor(InferContext& context, const GraphSpec& graph, const std::vector<std::string>& values);
   void load(InferContext& context, StoredModel& model);
+  ParameterInfo constant_info(const InferContext& context, const StoredModel& model,
+                              const std::string& name) const;
+  void make_constant(InferContext& context, Constant& constant);
+  /// Declares output `index`, which is `value` itself where nothing has to be converted.
+  void declare(InferContext& context, std::size_t index, const TensorView& value, DType dtype);
   [[noreturn]] static void refuse(const InferContext& context, const std::string& why) {
     fail_config(fmt::format("layer '{}': {}", context.name(), why));
   }
@@ -129,6 +170,8 @@ class Frozen final : public Layer {
   std::unique_ptr<FrozenSet> weights_;
   std::unique_ptr<Executor> executor_;  // after all that it reads
   std::vector<Copy> inputs_;
+  std::vector<Constant> constants_;
+  /// What forward copies, by output: empty where the output is lent.
   std::vector<TensorView> outputs_;
 };
 
@@ -216,18 +259,59 @@ void Frozen::load(InferContext& context, StoredModel& model) {
   auto object = shared.get(key, [&] { return std::make_unique<SharedWeights>(*device_); });
   auto& weights = static_cast<SharedWeights&>(*object);
   const std::size_t before = weights.bytes();
-  std::vector<ParameterSet*> sets = weights.load(model, executor_->parameters());
+  std::vector<ParameterInfo> own;
+  if (executor_ != nullptr) own = executor_->parameters();
+  std::vector<ParameterInfo> all = own;
+  for (const Constant& constant : constants_) all.push_back(constant_info(context, model, constant.name));
+  std::vector<ParameterSet*> sets = weights.load(model, all);
   const std::size_t after = weights.bytes();
-  weights_ = std::make_unique<FrozenSet>(std::move(object), std::string(model.folder()),
-                                         executor_->parameters(), std::move(sets));
+  for (std::size_t i = 0; i < constants_.size(); ++i) constants_[i].set = sets.at(own.size() + i);
+  sets.resize(own.size());
+  weights_ = std::make_unique<FrozenSet>(std::move(object), std::string(model.folder()), std::move(own),
+                                         std::move(sets));
   if (after > before) {
     const std::string step = model.step() < 0 ? "" : fmt::format(", slot {}", model.step());
     context.held(fmt::format("weights of {}{}", model.folder(), step), after - before);
   }
 }
 
+ParameterInfo Frozen::constant_info(const InferContext& context, const StoredModel& model,
+                                    const std::string& name) const {
+  std::vector<std::string_view> known;
+  for (const StoredTensor& stored : model.parameters()) {
+    if (stored.name == name) {
+      ParameterInfo info;
+      info.spec.name = name;
+      info.spec.shape = stored.shape;
+      info.spec.dtype = policy_->parameters();
+      const Box whole = local_part(info.spec, {});
+      info.offset = whole.offset, info.local = whole.extents;
+      return info;
+    }
+    known.push_back(stored.name);
+  }
+  refuse(context, fmt::format("the model in {} has no parameter '{}'; it has {}", model.folder(), name,
+                              fmt::join(known, ", ")));
+}
+
+void Frozen::make_constant(InferContext& context, Constant& constant) {
+  const TensorView stored = constant.set->tensor(0);
+  constant.value = stored;
+  if (stored.dtype == context.activations()) return;
+  constant.value.dtype = context.activations();
+  constant.owned = constant.value.bytes();
+  constant.value.data = device_->allocate(constant.owned);
+  elementwise_->convert(stored, constant.value);
+  context.held(fmt::format("{} in {}", constant.name, dtype_name(context.activations())), constant.owned);
+}
+
+void Frozen::declare(InferContext& context, std::size_t index, const TensorView& value, DType dtype) {
+  context.output({value.shape, dtype});
+  const bool lent = lend_output(context, static_cast<int>(index), value);
+  outputs_.push_back(lent ? TensorView{} : value);
+}
+
 void Frozen::infer(InferContext& context) {
-  if (context.inputs() == 0) refuse(context, "it has no inputs; name the data fields that its model reads");
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   if (policy_ == nullptr) {
@@ -235,18 +319,37 @@ void Frozen::infer(InferContext& context) {
     policy_ = plain_.get();
   }
   const auto model = service<StoredModels>(context, "stored models").open(model_, step_);
-  std::vector<std::string> values = names_;
-  const GraphSpec graph = graph_of(*model, context.data(), values);
-  require_values(context, *model, graph, values);
-  require_fields(context, fields_for(graph, values));
-  make_executor(context, graph, values);
-  load(context, *model);
-  for (const std::string& name : values) {
-    const TensorView value = executor_->value(name);
-    outputs_.push_back(value);
-    const bool converted = value.dtype == policy_->activations();
-    context.output({value.shape, converted ? context.activations() : value.dtype});
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].starts_with(kParameter)) {
+      constants_.push_back({.output = i, .name = names_[i].substr(kParameter.size())});
+    } else {
+      values.push_back(names_[i]);
+    }
   }
+  if (values.empty()) {
+    require_fields(context, {});
+  } else {
+    if (context.inputs() == 0) refuse(context, "it has no inputs; name the data fields that its model reads");
+    GraphSpec graph = graph_of(*model, context.data(), values);
+    require_values(context, *model, graph, values);
+    drop_teachers(graph, values);
+    require_fields(context, fields_for(graph, values));
+    make_executor(context, graph, values);
+  }
+  load(context, *model);
+  std::size_t next_value = 0, next_constant = 0;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (next_constant < constants_.size() && constants_[next_constant].output == i) {
+      Constant& constant = constants_[next_constant++];
+      make_constant(context, constant);
+      declare(context, i, constant.value, context.activations());
+    } else {
+      const TensorView value = executor_->value(values[next_value++]);
+      declare(context, i, value, value.dtype == policy_->activations() ? context.activations() : value.dtype);
+    }
+  }
+  if (executor_ == nullptr) return;
   const std::int64_t planned = executor_->activation_bytes();
   context.held("activations, workspaces and kept outputs", static_cast<std::size_t>(planned));
   if (const std::int64_t copies = executor_->allocated_bytes() - planned; copies > 0)
@@ -255,11 +358,14 @@ void Frozen::infer(InferContext& context) {
 
 void Frozen::forward(ForwardContext& context) {
   for (const Copy& input : inputs_) move(context.input(input.index), input.value);
-  executor_->forward(*weights_, {.slot = context.step(),
-                                 .micro = context.micro(),
-                                 .first_sample = static_cast<std::int64_t>(context.first_element(1)),
-                                 .training = false});
-  for (std::size_t i = 0; i < outputs_.size(); ++i) move(outputs_[i], context.output(static_cast<int>(i)));
+  if (executor_ != nullptr)
+    executor_->forward(*weights_, {.slot = context.step(),
+                                   .micro = context.micro(),
+                                   .first_sample = static_cast<std::int64_t>(context.first_element(1)),
+                                   .training = false});
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (outputs_[i].data != nullptr) move(outputs_[i], context.output(static_cast<int>(i)));
+  }
 }
 
 void Frozen::backward(BackwardContext& context) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -311,6 +312,85 @@ TEST(FrozenWeights, AreNoParametersAndTrainingDoesNotSeeTheNode) {
   EXPECT_EQ(gradients[1], gradients[0]);
 }
 
+TEST(FrozenParameters, AreConstantsOfTheGraphWithoutASecondCopy) {
+  for (const char* device : {"cpu", "cuda_emulated"})
+    for (const Policy& policy : {kPolicies[0], kPolicies[1], kPolicies[2]}) {
+      Student student(device, policy);
+      student.store_model();
+      const std::string output = "parameter:transformer.wte.weight";
+      const auto executor =
+          student.make(student.models.stored.language->language_graph(text_data()).graph, false,
+                       {student.frozen("t", {"transformer.h.0.ln_1", output})}, {"t", "t:1"});
+      const auto set = student.weights(*executor);
+      student.fill(*executor);
+      for (int pass = 0; pass < 2; ++pass) {
+        executor->forward(*set, {.training = false});
+        const auto& [shape, values] = student.models.stored.weights.at("transformer.wte.weight");
+        const TensorView value = executor->value("t:1");
+        EXPECT_EQ(value.shape, shape);
+        EXPECT_EQ(value.dtype, student.precision->activations());
+        const double unit = policy.name == std::string("bf16") ? 0x1p-8 : 0;
+        const std::vector<double> found = student.value(*executor, "t:1");
+        ASSERT_EQ(found.size(), values.size());
+        for (std::size_t i = 0; i < found.size(); ++i)
+          ASSERT_NEAR(found[i], values[i], unit * std::abs(static_cast<double>(values[i])))
+              << device << " " << policy.name;
+      }
+      EXPECT_EQ(student.models.stored.reads["transformer.wte.weight"], 1) << "shared with the embedding";
+      std::size_t copies = 0;
+      for (const PlanLine& line : held_by(*executor, "t")) {
+        if (line.what == "t: weights of /tmp, slot 7") {
+          EXPECT_LE(line.bytes,
+                    bytes_of(student.models.stored) * (policy.name == std::string("fp64") ? 2 : 1));
+        }
+        if (line.what == "t: transformer.wte.weight in bf16") copies += line.bytes;
+      }
+      EXPECT_EQ(copies, policy.name == std::string("bf16") ? kVocabulary * 16 * 2U : 0U);
+    }
+}
+
+TEST(FrozenParameters, NeedNoData) {
+  Student student("cpu", kPolicies[0]);
+  student.store_model();
+  const NodeSpec head = student.frozen("t", {"parameter:transformer.h.0.ln_1.weight"}, {});
+  const auto executor = student.make(student.model->build(text_data()), true, {head}, {"t"});
+  const auto set = student.weights(*executor);
+  student.fill(*executor);
+  executor->forward(*set, {});
+  EXPECT_EQ(student.value(*executor, "t"), std::vector<double>(16, 1.0));
+  std::vector<std::string> read;
+  for (const auto& entry : student.models.stored.reads) read.push_back(entry.first);
+  EXPECT_THAT(read, UnorderedElementsAre("transformer.h.0.ln_1.weight"));
+}
+
+TEST(FrozenValues, ATeacherIsNeverInTrainingMode) {
+  // Its dropout would change the values from pass to pass.
+  for (const char* device : {"cpu", "cuda_emulated"}) {
+    Student student(device, kPolicies[0]);
+    student.store_model();
+    student.models.stored.graph = [&](const DataInfo& data) {
+      GraphSpec graph = student.model->build(data);
+      for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        if (graph.nodes[i].name != "transformer.h.0.ln_1") continue;
+        graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                           {"dropped", "dropout", {"transformer.h.0.ln_1"}, {{"p", 0.5}}});
+        break;
+      }
+      return graph;
+    };
+    const auto executor =
+        student.make(student.model->build(text_data()), true,
+                     {student.frozen("t", {"dropped", "transformer.h.0.ln_1"})}, {"t", "t:1"});
+    const auto set = student.weights(*executor);
+    student.fill(*executor);
+    executor->forward(*set, {.slot = 3, .training = true});
+    const std::vector<double> values = student.value(*executor, "t");
+    EXPECT_EQ(values, student.value(*executor, "t:1")) << device;
+    executor->forward(*set, {.slot = 4, .training = true});
+    EXPECT_EQ(student.value(*executor, "t"), values) << device;
+  }
+}
+
 TEST(FrozenTables, RowsAreRead) {
   Bench bench("cpu", "reference", 1);
   const auto precision = bench.make_component<Precision>("fp32", "");
@@ -388,6 +468,9 @@ TEST(FrozenErrors, SayWhatIsExpected) {
       HasSubstr(
           "layer 't': its model computes logits without the data field 'targets'; remove it from inputs"));
   EXPECT_THAT(make({}, {"tokens"}), HasSubstr("option 'outputs' is empty"));
+  EXPECT_THAT(make({"parameter:wte"}, {}),
+              HasSubstr("layer 't': the model in /tmp has no parameter 'wte'; it has transformer."));
+  EXPECT_THAT(make({"parameter:transformer.wte.weight"}, {"tokens"}), HasSubstr("remove it from inputs"));
 
   student.models.stored.weights.erase("transformer.wpe.weight");
   student.models.stored.weights["transformer.ln_f.bias"].first = Shape{4, 4};
