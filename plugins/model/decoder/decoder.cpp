@@ -23,7 +23,7 @@ Kind kind_of(char letter) {
 
 }  // namespace
 
-Decoder::Decoder(const Options& options) : options_(options) {
+Decoder::Decoder(const Options& options, Host& host) : options_(options), host_(host) {
   read_pattern();
   std::int64_t index = 0;
   for (const Options* block : options.tables("block")) apply_block(index++, *block);
@@ -33,6 +33,9 @@ Decoder::Decoder(const Options& options) : options_(options) {
   for (const PatternLayer& layer : layers_) {
     if (!layer.skipped()) layer.check();
   }
+  const bool policy = options.choice("objective", kObjectives) == Objective::kPolicy;
+  if (policy && !options.tables("distil").empty())
+    fail_config("model decoder: objective = \"policy\" has no teacher; remove [model.distil]");
   if (options.choice("rules", kRules) == Rules::kNemotronH) require_nemotron_h(options, layers_);
 }
 
@@ -166,8 +169,14 @@ std::int64_t vocabulary_rows(const Options& options, const DataInfo& data) {
 
 namespace {
 
+std::int64_t staying(const std::vector<PatternLayer>& layers) {
+  return std::ranges::count_if(layers, [](const PatternLayer& layer) { return !layer.skipped(); });
+}
+
+}  // namespace
+
 /// Appends nodes; each call returns the node's name, which is also its value's.
-class Writer {
+class Decoder::Writer {
  public:
   Writer(const Options& options, std::int64_t residual_layers, bool documents, bool positions)
       : documents_(documents), positions_(positions), init_scale_(options.real("init_scale")) {
@@ -268,9 +277,7 @@ class Writer {
   GraphSpec graph_;
 };
 
-}  // namespace
-
-GraphSpec Decoder::build(const DataInfo& data) {
+std::string Decoder::write_body(Writer& writer, const DataInfo& data) const {
   const std::int64_t time = time_of(data);
   const std::int64_t context = options_.has("context") ? options_.integer("context") : time;
   if (context < time) {
@@ -280,9 +287,6 @@ GraphSpec Decoder::build(const DataInfo& data) {
     if (!layer.skipped()) layer.check_context(context);
   const std::int64_t rows = vocabulary_rows(options_, data), width = options_.integer("width");
   const double init_scale = options_.real("init_scale");
-  const auto stays = [](const PatternLayer& layer) { return !layer.skipped(); };
-  Writer writer(options_, std::count_if(layers_.begin(), layers_.end(), stays),
-                has_numbers(data, "documents", time), has_numbers(data, "positions", time));
   std::string embedded = writer.add("model.embed_tokens", "embedding", {"tokens"},
                                     {{"rows", rows}, {"width", width}, {"init_scale", init_scale}});
   if (options_.choice("position", kPositions) == Position::kLearned) {
@@ -295,11 +299,34 @@ GraphSpec Decoder::build(const DataInfo& data) {
   for (const PatternLayer& layer : layers_) {
     if (!layer.skipped()) writer.layer(layer);
   }
-  const std::string last = writer.norm("model.norm", options_.choice("norm", kNorms), options_.real("eps"));
+  return writer.norm("model.norm", options_.choice("norm", kNorms), options_.real("eps"));
+}
+
+void Decoder::distil(GraphSpec& graph, const std::string& last, std::vector<NamedOption> head,
+                     const DataInfo& data) const {
+  StudentEnd student{
+      .last = last, .head = std::move(head), .vocabulary = vocabulary_rows(options_, data), .layers = {}};
+  for (const PatternLayer& layer : layers_)
+    if (!layer.skipped()) student.layers.emplace_back(layer.number(), layer.kind_name());
+  add_distillation(graph, options_, student, data, host_);
+}
+
+GraphSpec Decoder::build(const DataInfo& data) {
+  const std::int64_t time = time_of(data);
+  Writer writer(options_, staying(layers_), has_numbers(data, "documents", time),
+                has_numbers(data, "positions", time));
+  const std::string last = write_body(writer, data);
+  const double init_scale = options_.real("init_scale");
+  const std::int64_t rows = vocabulary_rows(options_, data);
   std::vector<NamedOption> head{
       {"vocabulary", rows}, {"init_scale", init_scale}, {"chunk_rows", options_.integer("chunk_rows")}};
   if (options_.boolean("tied")) head.push_back({"weight", std::string("model.embed_tokens.weight")});
   const bool policy = options_.choice("objective", kObjectives) == Objective::kPolicy;
+  if (!options_.tables("distil").empty()) {
+    GraphSpec graph = writer.finish();
+    distil(graph, last, std::move(head), data);
+    return graph;
+  }
   writer.add("lm_head", policy ? "head_log_probs" : "head_cross_entropy", {last, "targets"}, std::move(head));
   if (policy) {
     require_drawn(data);
@@ -315,16 +342,15 @@ LanguageGraph Decoder::language_graph(const DataInfo& data) {
   std::erase_if(prompt.fields, [](const DataField& field) {
     return field.name == "documents" || field.name == "positions";
   });
-  LanguageGraph result{build(prompt), "lm_head"};
-  if (result.graph.nodes.back().name != "lm_head") result.graph.nodes.pop_back();  // the loss of a policy
-  NodeSpec& head = result.graph.nodes.back();
+  Writer writer(options_, staying(layers_), false, false);
+  const std::string last = write_body(writer, prompt);
   std::vector<NamedOption> options{{"features", vocabulary_rows(options_, data)},
                                    {"bias", false},
                                    {"init_scale", options_.real("init_scale")},
                                    {"module", std::string("head")}};
   if (options_.boolean("tied")) options.push_back({"weight", std::string("model.embed_tokens.weight")});
-  head = {"lm_head", "linear", {head.inputs[0]}, std::move(options)};
-  return result;
+  writer.add("lm_head", "linear", {last}, std::move(options));
+  return {writer.finish(), "lm_head"};
 }
 
 }  // namespace tenon::decoder

@@ -6,6 +6,7 @@
 // hybrid_names.cpp have the names of other programs.
 #pragma once
 
+#include "distil.hpp"
 #include "importer.hpp"
 #include "pattern_layer.hpp"
 #include "pattern_rules.hpp"
@@ -93,6 +94,8 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
               "NemotronHForCausalLM if some are, else Phi3ForCausalLM with a window, else LlamaForCausalLM"),
       option::tables<kBlockOptions>("block").doc_text(
           "options of single layers, over those of the model; a later table overrides an earlier one"),
+      option::tables<kDistilOptions>("distil").doc_text(
+          "a stored teacher that the model learns from, as [model.distil]; several: as [[model.distil]]"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "decoder",
@@ -100,7 +103,7 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
           "language model as a pattern of attention, FFN and Mamba-2 layers: Llama, Nemotron-H and others",
       .options = kOptions};
 
-  explicit Decoder(const Options& options);
+  Decoder(const Options& options, Host& host);
   GraphSpec build(const DataInfo& data) override;
   LanguageGraph language_graph(const DataInfo& data) override;
   NamePlan name_plan(const DataInfo& data) override;
@@ -110,11 +113,18 @@ class Decoder final : public Model, public LanguageModel, public ModelNames {
   }
 
  private:
+  class Writer;
+
+  /// Appends everything before the head; returns the value that the head reads.
+  std::string write_body(Writer& writer, const DataInfo& data) const;
+  void distil(GraphSpec& graph, const std::string& last, std::vector<NamedOption> head,
+              const DataInfo& data) const;
   Architecture architecture() const;
   void read_pattern();
   void apply_block(std::int64_t index, const Options& block);
 
   const Options& options_;  // outlives the model
+  Host& host_;
   std::vector<PatternLayer> layers_;
 };
 
