@@ -17,8 +17,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
+#include <thread>
 #include <utility>
 
 namespace tenon::cli {
@@ -40,9 +43,13 @@ class Work {
   Work(Registry& registry, transform::Plan plan)
       : plan_(std::move(plan)),
         files_(make_posix_files()),
-        models_("[transform] from", *files_, registry, host_) {
+        registry_(registry),
+        models_("[transform] from", *files_, registry, host_),
+        layers_(make_registry_layers(registry, host_)) {
     transform::require_new(plan_);
     host_.set_stored_models(&models_);
+    host_.set_layers(layers_.get());
+    host_.set_device([this] { return &device(); });
     registry.create_inner(*plan_.options, host_);
     transform_ = registry.create<Transform>(plan_.type, *plan_.options, host_);
     for (const transform::Source& source : plan_.sources) {
@@ -103,10 +110,28 @@ class Work {
     }
   }
 
+  /// The processor with all its cores, for transforms that run a model and name no device.
+  Device& device() {
+    if (!device_) {
+      Value table;
+      table.set("type", Value(std::string("cpu")), {});
+      device_options_ =
+          resolve_options(component_request(table, registry_.describe(Device::kKind, "cpu"), &registry_))
+              .options;
+      device_ = registry_.create<Device>("cpu", *device_options_, host_);
+      device_->open({0, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())), "auto"});
+    }
+    return *device_;
+  }
+
   transform::Plan plan_;
   std::unique_ptr<FileSystem> files_;
   OfflineHost host_;
+  Registry& registry_;
   models::StoredModelPaths models_;
+  std::unique_ptr<LayerFactory> layers_;
+  std::unique_ptr<ResolvedOptions> device_options_;
+  train::NamedComponent<Device> device_;
   train::NamedComponent<Transform> transform_;
   std::vector<std::unique_ptr<StoredModel>> sources_;
   std::vector<StoredModel*> pointers_;
