@@ -4,6 +4,7 @@
 #include "command_line.hpp"
 #include "offline_host.hpp"
 #include "transform/plan.hpp"
+#include "transform_costs.hpp"
 
 #include "base/json_writer.hpp"
 #include "loop/named_component.hpp"
@@ -21,6 +22,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -62,6 +64,7 @@ class Work {
   Work(const Work&) = delete;
 
   const transform::Plan& plan() const { return plan_; }
+  Registry& registry() const { return registry_; }
   std::span<StoredModel* const> sources() const { return pointers_; }
   const TransformedModel& result() const { return result_; }
   std::string model_type() const { return result_.description.model.find("type")->text(); }
@@ -174,6 +177,34 @@ void print_json(const Work& work, const std::string& digest) {
   std::cout << json.take();
 }
 
+/// Costs of the first source and of the result, for sequences of `context` tokens.
+struct Comparison {
+  ModelCosts before, after;
+  Comparison(const Work& work, std::optional<std::int64_t> context)
+      : before(costs_of(work.registry(), work.sources()[0]->description(), work.sources()[0]->parameters(),
+                        context)),
+        after(costs_of(work.registry(), work.result().description, work.result().parameters, context)) {}
+};
+
+void print_comparison(const Work& work, const Comparison& costs, bool json) {
+  if (!json) {
+    std::cout << costs_text(costs.before, costs.after);
+    return;
+  }
+  JsonWriter writer;
+  writer.begin_object();
+  writer.member("transform", work.plan().type);
+  writer.member("model", work.model_type());
+  writer.member("written", false);
+  for (const bool after : {false, true}) {
+    writer.begin_object(after ? "after" : "before");
+    add_costs(writer, after ? costs.after : costs.before);
+    writer.end_object();
+  }
+  writer.end_object();
+  std::cout << writer.take();
+}
+
 /// Gives errors of the component its names, while the registry that has them lives.
 template <typename Use>
 void with_names(Use&& use) {
@@ -196,7 +227,18 @@ void declare_transform(po::options_description& options) {
                         "FOLDER  of the result, which must be new; instead of `to` in CONFIG");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set transform.step=[200] (repeatable)");
+  options.add_options()("dry-run", "write nothing; print parameters, bytes and FLOPs before and after");
+  options.add_options()("context", po::value<std::int64_t>(),
+                        "N  tokens of the sequence that --dry-run counts for; the model's unless given");
   options.add_options()("json", "print the result as JSON");
+}
+
+std::optional<std::int64_t> context_of(const Parsed& parsed, bool dry) {
+  if (parsed.values.count("context") == 0) return std::nullopt;
+  if (!dry) fail_config("tenon transform: --context is for --dry-run alone; leave it out, or add --dry-run");
+  const std::int64_t context = parsed.values["context"].as<std::int64_t>();
+  if (context < 1) fail_config(fmt::format("tenon transform: --context is {}; expected at least 1", context));
+  return context;
 }
 
 int run_transform(const std::vector<std::string>& arguments) {
@@ -213,10 +255,15 @@ int run_transform(const std::vector<std::string>& arguments) {
     if (to.empty()) fail_config("tenon transform: --output is empty; name a new folder");
   }
   Runtime runtime;
-  const bool json = parsed.values.count("json") > 0;
+  const bool json = parsed.values.count("json") > 0, dry = parsed.values.count("dry-run") > 0;
+  const std::optional<std::int64_t> context = context_of(parsed, dry);
   with_names([&] {
     Work work = plan_work(runtime, Config::load(path, sets), path, to);
     if (!json) print_plan(work);
+    if (dry) {
+      print_comparison(work, Comparison(work, context), json);
+      return;
+    }
     const std::string digest = work.write();
     if (json)
       print_json(work, digest);

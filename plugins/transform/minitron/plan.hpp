@@ -15,9 +15,10 @@ namespace tenon::minitron {
 
 /// Extents of the result, for all layers alike; absent: as the source has them.
 struct Targets {
-  std::optional<std::int64_t> width, hidden, heads, kv_heads, mamba_heads, mamba_head_width;
-  std::optional<std::vector<std::int64_t>> layers;  ///< numbers of those that stay
-  std::optional<std::int64_t> keep_layers;          ///< how many stay; importance says which
+  using Extent = std::optional<std::int64_t>;
+  Extent width = {}, hidden = {}, heads = {}, kv_heads = {}, mamba_heads = {}, mamba_head_width = {};
+  std::optional<std::vector<std::int64_t>> layers = {};  ///< numbers of those that stay
+  Extent keep_layers = {};                               ///< how many stay; importance says which
 
   bool cuts_depth() const { return layers || keep_layers; }
 };

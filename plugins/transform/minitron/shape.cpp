@@ -12,8 +12,21 @@
 namespace tenon::minitron {
 namespace {
 
+constexpr std::int64_t kTime = 65536;
+
 /// Keys of [model] that change the graph node by node.
 constexpr const char* kEdits[] = {"override", "layer", "remove", "insert"};
+
+/// Data of tokens as long as the model allows: extents of layers do not depend on the time, but a model may
+/// refuse samples that are shorter than its convolutions.
+DataInfo token_data(const StoredModel& source) {
+  const Value* context = source.description().model.find("context");
+  const std::int64_t time = context == nullptr ? kTime : context->integer();
+  DataInfo data;
+  for (const char* name : {"tokens", "targets"}) data.fields.push_back({name, DType::kI32, Shape{time}});
+  data.attributes = source.description().attributes;
+  return data;
+}
 
 std::int64_t features_of(const GraphSpec& graph, const std::string& node) {
   const NodeSpec* found = find_node(graph, node);
@@ -100,13 +113,6 @@ const NodeSpec* find_node(const GraphSpec& graph, std::string_view name) {
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
-DataInfo token_data(const StoredModel& source, std::int64_t time) {
-  DataInfo data;
-  for (const char* name : {"tokens", "targets"}) data.fields.push_back({name, DType::kI32, Shape{time}});
-  data.attributes = source.description().attributes;
-  return data;
-}
-
 DecoderShape read_shape(StoredModel& source) {
   const Value& model = source.description().model;
   const Value* type = model.find("type");
@@ -117,12 +123,12 @@ DecoderShape read_shape(StoredModel& source) {
         "of a pattern",
         source.folder(), found));
   for (const char* edit : kEdits)
-    if (model.find(edit) != nullptr)
+    if (const Value* found = model.find(edit); found != nullptr && !found->array().empty())
       fail_config(
           fmt::format("transform minitron: [model] of {} has '{}', an edit of single nodes, which need not "
                       "fit the smaller model; expected a decoder without edits",
                       source.folder(), edit));
-  const GraphSpec graph = source.graph(token_data(source, 1));
+  const GraphSpec graph = source.graph(token_data(source));
   DecoderShape shape;
   shape.width = model.find("width")->integer();
   std::int64_t number = 0;

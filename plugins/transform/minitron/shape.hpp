@@ -44,9 +44,6 @@ struct DecoderShape {
 /// Throws Error(kConfig) for a model that is no decoder, or that has edits of its graph.
 DecoderShape read_shape(StoredModel& source);
 
-/// Data of `time` tokens, with the attributes of a stored model.
-DataInfo token_data(const StoredModel& source, std::int64_t time);
-
 /// An option that a blueprint wrote; `fallback` where it is absent.
 std::int64_t integer_option(const NodeSpec& node, std::string_view name, std::int64_t fallback);
 std::string text_option(const NodeSpec& node, std::string_view name);

@@ -31,12 +31,14 @@ class QuietHost final : public Host {
   void* query(std::string_view interface_id) override {
     if (interface_id == SharedObjects::kId) return shared.get();
     if (interface_id == StoredModels::kId) return models;
+    if (interface_id == Device::kKind) return device;
     return interface_id == LayerFactory::kId ? layers : nullptr;
   }
 
   std::vector<std::string> messages;
   LayerFactory* layers = nullptr;
   StoredModels* models = nullptr;
+  Device* device = nullptr;
   std::unique_ptr<SharedObjects> shared = make_shared_objects();
 };
 
