@@ -144,7 +144,7 @@ TEST_F(MinitronCommand, MistakesLeaveNothing) {
       {std::string("layers = [0, 4]\n") + kData, "layers: 4 is no layer of the model"},
       {"width = 12\ndata = {type = 'npy', x = 'x.npy'}\n", ""},
       {"width = 12\nimportance = 'source/1/summary.json'\n", "expected importance.safetensors"},
-      {std::string("withd = 12\n") + kData, "did you mean 'width'"},
+      {std::string("withd = 12\n") + kData, "transform.minitron has no option 'withd'"},
   };
   for (const auto& one : cases) {
     const Ended ended = transform(one.lines);
