@@ -410,6 +410,8 @@ Boundary Rank::due(std::int64_t slot) {
   if (!due.interrupted && (due.first_time || counters_.lines.evaluated < slot))
     due.evaluate |=
         std::ranges::any_of(trainer_.evaluators(), [&](const auto& e) { return e->data().due(slot); });
+  if (run.evaluate_first && slot == 0 && !due.interrupted && counters_.lines.evaluated < 0)
+    due.evaluate = due.evaluate_all = true;
   for (Service* service : services_->all()) service->plan(due);
   return due;
 }

@@ -140,6 +140,23 @@ TEST_F(Evaluations, ChangeNoBitOfTheTraining) {
   }
 }
 
+// What a run began with is measured before its first slot, once, and changes no bit.
+TEST_F(Evaluations, ComeFirstWhereTheRunSaysSo) {
+  configure(entry("other", "other.txt"));
+  const json without = train("without");
+  const json with = train("with", {"--set", "run.evaluate_first=true", "--set", "run.eval_every=0"});
+  EXPECT_EQ(with["weights_hash"], without["weights_hash"]);
+  const std::int64_t last = with["steps"];
+  EXPECT_EQ(steps("with", "val"), (std::set<std::int64_t>{0, last}));
+  EXPECT_EQ(steps("with", "val.other"), (std::set<std::int64_t>{0, last}));
+  // The next run begins with these weights, so it first measures what this one measured last.
+  write_file(scratch_ / "next.toml", "extends = [\"run.toml\"]\n[init]\nfrom = \"with\"\n");
+  const Ended ended = scratch_.run(
+      {"train", "next.toml", "--quiet", "--run-dir", "next", "--set", "run.evaluate_first=true"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(std::get<3>(lines("next").front()), std::get<3>(lines("with").at(lines("with").size() / 2)));
+}
+
 TEST_F(Evaluations, AreTheSameAfterAResume) {
   configure(entry("two", "other.txt", "every = 2\n") + entry("three", "text.txt", "every = 3\n"));
   const std::vector<std::string> words = {"--set", "run.eval_every=2"};

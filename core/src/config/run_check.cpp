@@ -161,6 +161,7 @@ Value CoreReader::run(const Value& table) {
     run.max_seconds = optional_real(options, "max_seconds");
     run.eval_every = options.integer("eval_every");
     run.eval_batches = options.integer("eval_batches");
+    run.evaluate_first = options.boolean("evaluate_first");
     run.evaluate_on_stop = options.boolean("evaluate_on_stop");
     run.log_every = options.integer("log_every");
     run.accumulate = options.integer("accumulate");

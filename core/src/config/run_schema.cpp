@@ -41,6 +41,7 @@ constexpr OptionSpec kRun[] = {
         .in_unit("slots")
         .doc_text("slots between evaluations; 0 = at the end only"),
     integer("eval_batches", "0").at_least(0).in_unit("batches").doc_text("batches of an evaluation; 0 = all"),
+    boolean("evaluate_first", "false").doc_text("evaluate also before the first slot"),
     boolean("evaluate_on_stop", "false")
         .doc_text("evaluate also when a signal ends the run, once it has saved"),
     integer("log_every", "10").at_least(1).in_unit("slots").doc_text("slots between training metrics"),

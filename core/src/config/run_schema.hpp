@@ -30,6 +30,7 @@ struct RunSettings {
   std::optional<double> max_seconds;
   std::int64_t eval_every = 0;    ///< slots; 0 = only at the end
   std::int64_t eval_batches = 0;  ///< 0 = the whole validation split
+  bool evaluate_first = false;    ///< before the first slot
   bool evaluate_on_stop = false;  ///< when a signal ends the run
   std::int64_t log_every = 10;    ///< slots
   std::int64_t accumulate = 1;    ///< micro-batches per slot

@@ -110,7 +110,7 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "--set run.step=3: [run] has no option 'step'; did you mean 'steps'? (known: name, seed, seed_init, "
        "seed_order, "
        "seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, eval_batches, "
-       "evaluate_on_stop, "
+       "evaluate_first, evaluate_on_stop, "
        "log_every, "
        "accumulate, clip, on_nan, deadline)"},
       {{"device.thread=3"},
