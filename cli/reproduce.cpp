@@ -5,6 +5,7 @@
 
 #include "config/run_schema.hpp"
 #include "reproduce/reproduce.hpp"
+#include "run/stages.hpp"
 #include "simulate/plan.hpp"
 
 #include <tenon/error.hpp>
@@ -52,7 +53,20 @@ reproduce::ResolvedRun resolve(const std::string& path, const std::vector<std::s
   Runtime runtime;
   const Config config = load_run(runtime, path, sets);
   reproduce::ResolvedRun out;
-  out.root = runtime.check(config, &out.facts).root();
+  const std::vector<train::Stage> stages = train::read_stages(config);
+  if (stages.empty()) {
+    out.root = runtime.check(config, &out.facts).root();
+    return out;
+  }
+  if (stages.back().transforms)
+    fail_config(fmt::format(
+        "{}: stage '{}' is the last and a transform, which has no metrics; end with a stage that trains",
+        stages.back().origin.text(), stages.back().name));
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    out.facts.clear();
+    out.root = train::check_stage(runtime, stages, static_cast<int>(i), &out.facts).root();
+  }
+  out.stages = train::shared_stage_names(runtime, config);
   return out;
 }
 

@@ -110,6 +110,8 @@ Outcome Arms::run(const StudyFile& given, const Size& size, const Request& reque
   out.result.provenance.simulation = simulation;
   read_columns(out.result, request.evaluate);
   read_agreements(out.result);
+  count_parameters(out.result, request.resolve);
+  compute_differences(out.result);
   read_verdicts(out.result, plan.experiment);
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder))
     out.result.warnings.push_back(std::move(line));

@@ -65,6 +65,25 @@ Action action_for(const std::string& parent, const Flat& wanted, bool may_fail, 
   }
 }
 
+Action action_for_stages(const std::string& parent, const std::vector<std::string>& wanted,
+                         std::string& reason) {
+  reason.clear();
+  const int attempt = ab::newest_attempt(parent);
+  if (attempt == 0) return Action::kStart;
+  const fs::path folder = fs::path(parent) / std::to_string(attempt);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::string name = wanted[i].substr(0, wanted[i].rfind('-'));
+    std::error_code none;
+    const fs::path link = folder / fmt::format("{:02}-{}", i + 1, name);
+    const std::string target = fs::read_symlink(link, none).filename().string();
+    if (none) return i == 0 ? Action::kStart : Action::kContinue;  // it ended before this stage began
+    if (target == wanted[i]) continue;
+    reason = fmt::format("attempt {} is of another configuration: stage {} is another", attempt, name);
+    return Action::kStart;
+  }
+  return ab::run_completed(parent) ? Action::kKeep : Action::kContinue;
+}
+
 Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions& options,
                const Resolver& resolve) {
   Plan plan;
@@ -83,10 +102,17 @@ Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions
     }
   }
   for (ab::Job& job : ab::plan_jobs(e, options)) {
-    Flat wanted = flatten(plan.arms[job.arm].root);
-    wanted["run.seed"] = std::to_string(job.seed);
     PlannedRun run;
-    run.action = action_for(job.parent, wanted, study.arms[job.arm].may_fail, run.reason);
+    if (plan.arms[job.arm].stages.empty()) {
+      Flat wanted = flatten(plan.arms[job.arm].root);
+      wanted["run.seed"] = std::to_string(job.seed);
+      run.action = action_for(job.parent, wanted, study.arms[job.arm].may_fail, run.reason);
+    } else {
+      const ab::Arm& arm = e.arms[job.arm];
+      const ResolvedRun here =
+          resolve(ab::arm_file_path(options.folder, arm), ab::run_sets(e, arm, job.seed));
+      run.action = action_for_stages(job.parent, here.stages, run.reason);
+    }
     run.job = std::move(job);
     if (run.action == Action::kContinue) run.job.command.push_back("--resume");
     plan.runs.push_back(std::move(run));

@@ -20,6 +20,9 @@ namespace tenon::reproduce {
 struct ResolvedRun {
   Value root;                      ///< every value, with its origin
   std::vector<std::string> facts;  ///< "parameters: 840960 trained, ...", as `tenon check` prints them
+  /// Of a run in stages, whose last one `root` is: the names of their shared folders, which say what they
+  /// are.
+  std::vector<std::string> stages = {};
 };
 /// Resolves and checks a configuration file under `--set` words. Throws Error for one that cannot run here.
 using Resolver = std::function<ResolvedRun(const std::string& path, const std::vector<std::string>& sets)>;
@@ -51,6 +54,10 @@ struct Plan {
 /// attempts below the folder of `options`.
 Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions& options,
                const Resolver& resolve);
+
+/// The same for a run in stages, given the names of their shared folders.
+Action action_for_stages(const std::string& parent, const std::vector<std::string>& wanted,
+                         std::string& reason);
 
 /// The action for the newest attempt below `parent`, given the leaves of the wanted configuration.
 Action action_for(const std::string& parent, const std::map<std::string, std::string>& wanted, bool may_fail,

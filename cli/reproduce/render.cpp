@@ -125,7 +125,8 @@ std::string agreements_section(const StudyResult& r) {
 }  // namespace
 
 std::string comparisons_markdown(const StudyResult& result) {
-  return columns_section(result) + verdicts_section(result) + agreements_section(result);
+  return differences_markdown(result) + stages_markdown(result) + columns_section(result) +
+         verdicts_section(result) + agreements_section(result);
 }
 
 std::string comparisons_text(const StudyResult& r) {
@@ -139,10 +140,11 @@ std::string comparisons_text(const StudyResult& r) {
   }
   for (const ArmVerdict& arm : r.verdicts) out += "  " + arm.verdict.headline + "\n";
   for (const Agreement& a : r.agreements) out += "  " + agreement_line(a) + "\n";
-  return out;
+  return out + differences_text(r);
 }
 
 void comparisons_json(JsonWriter& json, const StudyResult& r) {
+  differences_json(json, r);
   json.objects("evaluations", r.columns, [&](const Column& column) {
     json.member("name", column.data.name);
     json.member("metric", column.data.metric);
@@ -383,6 +385,16 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
     json.member("weights_hash", run.record ? run.record->weights_hash : "");
     json.member("wall_s", run.record ? run.record->wall_s : JsonWriter::kNull);
     json.member("folder", run.record ? run.record->folder : "");
+    json.objects("stages", run.stages, [&](const StageResult& stage) {
+      json.member("name", stage.name);
+      json.member("transforms", stage.transforms);
+      json.member("begin", stage.begin.value_or(JsonWriter::kNull));
+      json.member("end", stage.end.value_or(JsonWriter::kNull));
+      json.member("updates", stage.updates);
+      json.member("tokens", stage.tokens);
+      json.member("parameters", stage.parameters);
+      json.member("folder", stage.folder);
+    });
   });
 }
 

@@ -36,6 +36,7 @@ RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab:
     out.reason = error.what();
     return out;
   }
+  out.stages = read_stages_of(out.record->folder, e.metric);
   out.status = out.record->status;
   if (out.status != "completed") {
     const auto why = out.record->manifest.find("exit_reason");
@@ -143,16 +144,6 @@ void summarise(const StudyFile& study, ArmResult& arm) {
   if (!study.decisions.empty()) read_decisions(study.decisions + "/", arm);
 }
 
-/// "parameters: 840960 trained, ..." -> "840960".
-std::string parameters_of(const ResolvedRun& arm) {
-  constexpr std::string_view kFact = "parameters: ";
-  for (const std::string& fact : arm.facts) {
-    if (fact.starts_with(kFact))
-      return fact.substr(kFact.size(), fact.find(' ', kFact.size()) - kFact.size());
-  }
-  return "";
-}
-
 /// `text` without the folders of this machine from which paths count: a table is read elsewhere.
 std::string as_written(std::string text) {
   std::error_code error;
@@ -217,6 +208,15 @@ void read_provenance(const Plan& plan, const std::vector<ArmResult>& arms, Prove
 }
 
 }  // namespace
+
+std::string parameters_of(const ResolvedRun& arm) {
+  constexpr std::string_view kFact = "parameters: ";
+  for (const std::string& fact : arm.facts) {
+    if (fact.starts_with(kFact))
+      return fact.substr(kFact.size(), fact.find(' ', kFact.size()) - kFact.size());
+  }
+  return "";
+}
 
 std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha) {
   if (values.empty()) return std::nullopt;

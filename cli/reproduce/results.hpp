@@ -4,7 +4,9 @@
 #include "ab/analysis.hpp"
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
+#include "reproduce/differences.hpp"
 #include "reproduce/plan.hpp"
+#include "reproduce/stage_results.hpp"
 
 #include <functional>
 #include <map>
@@ -22,6 +24,7 @@ struct RunResult {
   std::string reason;           ///< if the status is not completed
   std::optional<double> value;  ///< of the study's metric; only of completed runs, finite
   std::optional<ab::RunRecord> record;
+  std::vector<StageResult> stages;  ///< of a run in stages
 };
 
 struct Share {
@@ -98,6 +101,7 @@ struct StudyResult {
   std::vector<Column> columns;                 ///< of [[evaluate]]
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;
+  std::vector<DifferenceResult> differences;  ///< of [[compare]]
 
   /// The kind's numbers, which must be there and be `Numbers`.
   template <typename Numbers>
@@ -109,6 +113,9 @@ struct StudyResult {
 /// Reads all runs of the plan below `folder`.
 StudyResult read_results(const StudyFile& study, const Size& size, const Plan& plan,
                          const std::string& folder);
+
+/// "840960" of the fact "parameters: 840960 trained, ..."; "" without it.
+std::string parameters_of(const ResolvedRun& run);
 
 /// Mean with its interval; empty without values.
 std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha);

@@ -152,7 +152,7 @@ void each(const Value& root, const char* name, Read&& read) {
 }
 
 std::vector<std::string> study_part_names() {
-  return {"simulate", "evaluate", "agree"};
+  return {"simulate", "evaluate", "agree", "compare"};
 }
 
 void read_study_parts(const Value& root, StudyFile& study) {
@@ -175,6 +175,7 @@ void read_study_parts(const Value& root, StudyFile& study) {
     study.agreements.push_back({text_of(options, "arm"), text_of(options, "with"), text_of(options, "metric"),
                                 options.integer("updates")});
   });
+  study.differences = read_differences(root);
 }
 
 void check_study_parts(const StudyFile& study, Problems& problems) {
@@ -211,6 +212,7 @@ void check_study_parts(const StudyFile& study, Problems& problems) {
     problems.arm_named(table + ".with", pair.with);
     if (pair.arm == pair.with) problems.say(table + ".with", "an arm agrees with itself; name another");
   }
+  check_differences(study, problems);
 }
 
 /// Checks of the tables against one another; each problem is reported at the place of its value.
@@ -328,6 +330,7 @@ std::vector<config::TableSpecs> study_tables() {
                                          {"evaluate", kOtherDataOptions, true},
                                          {"agree", kAgreeOptions, true}};
   for (const char* size : kSizes) tables.push_back({fmt::format("size.{}", size), kSizeOptions});
+  for (config::TableSpecs& table : difference_tables()) tables.push_back(std::move(table));
   for (const auto& kind : study_kinds()) {
     for (config::TableSpecs& table : kind->file_tables()) tables.push_back(std::move(table));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/differences.hpp"
 
 #include <tenon/options.hpp>
 
@@ -105,6 +106,7 @@ struct StudyFile {
   std::optional<DataSimulation> simulation;  ///< [simulate]
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]
+  std::vector<Difference> differences;       ///< [[compare]]
 
   /// The study's kind, which must be `Kind`.
   template <typename Kind>

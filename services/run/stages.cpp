@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -216,6 +217,31 @@ class StageLock {
 
 constexpr double kStageDeadline = 7 * 86400.0;
 
+/// With defaults filled in; the tables of a transform as they are.
+Value resolved_stage(Runtime& runtime, const Config& config) {
+  if (config.find("transform") != nullptr) return config.root();
+  return config::check_run(config, runtime.registry(), {}).resolved.root();
+}
+
+/// Digest of a resolved configuration, with the keys of other stages in place of their folders.
+std::string stage_key(Value root, const std::vector<std::string>& folders,
+                      const std::vector<std::string>& keys) {
+  if (Value* const run = root.find("run")) run->erase("name");
+  for_each_text(root, [&](Value& text) {
+    const auto found = std::ranges::find(folders, text.text());
+    if (found == folders.end()) return;
+    Value key("key:" + keys[static_cast<std::size_t>(found - folders.begin())]);
+    text = std::move(key);
+  });
+  const std::string text = to_toml(root, false);
+  return sha256_of(std::as_bytes(std::span(text))).substr(0, kKeyDigits);
+}
+
+/// Of the folder of a stage that several runs share.
+std::string shared_name(const Stage& stage, const std::string& key) {
+  return fmt::format("{}-{}", stage.name, key);
+}
+
 class Stages {
  public:
   Stages(Runtime& runtime, const Config& file, const TrainRequest& request, const StagePlan& plan)
@@ -242,9 +268,9 @@ class Stages {
     RunResult result;
     for (int index = 0; index < static_cast<int>(stages_.size()); ++index) {
       const Config ready = stage_config(stages_, index, folders_);
-      const Value resolved =
-          at_stage(stages_[index].origin, stages_[index].name, [&] { return resolve(ready); });
-      keys_.push_back(key_of(resolved));
+      const Value resolved = at_stage(stages_[index].origin, stages_[index].name,
+                                      [&] { return resolved_stage(runtime_, ready); });
+      keys_.push_back(stage_key(resolved, folders_, keys_));
       const std::string folder = folder_of(index);
       std::unique_ptr<StageLock> lock;
       if (!plan_.shared.empty()) lock = std::make_unique<StageLock>(folder + ".lock", kStageDeadline);
@@ -279,27 +305,8 @@ class Stages {
     for (std::size_t index = 0; index < stages_.size(); ++index) {
       const Stage& stage = stages_[index];
       at_stage(stage.origin, stage.name,
-               [&] { resolve(stage_config(stages_, static_cast<int>(index), somewhere)); });
+               [&] { resolved_stage(runtime_, stage_config(stages_, static_cast<int>(index), somewhere)); });
     }
-  }
-
-  /// With defaults filled in; the tables of a transform as they are.
-  Value resolve(const Config& config) {
-    if (config.find("transform") != nullptr) return config.root();
-    return config::check_run(config, runtime_.registry(), {}).resolved.root();
-  }
-
-  /// Digest of a resolved configuration, with keys in place of the folders of other stages.
-  std::string key_of(Value root) {
-    if (Value* const run = root.find("run")) run->erase("name");
-    for_each_text(root, [&](Value& text) {
-      const auto found = std::ranges::find(folders_, text.text());
-      if (found == folders_.end()) return;
-      Value key("key:" + keys_[static_cast<std::size_t>(found - folders_.begin())]);
-      text = std::move(key);
-    });
-    const std::string text = to_toml(root, false);
-    return sha256_of(std::as_bytes(std::span(text))).substr(0, kKeyDigits);
   }
 
   /// NN-name below the attempt; where stages are shared, that is a link.
@@ -309,7 +316,7 @@ class Stages {
     if (plan_.shared.empty()) return own;
     const std::string shared = std::filesystem::absolute(plan_.shared).string();
     files_->make_directories(shared);
-    std::string target = fmt::format("{}/{}-{}", shared, stages_[index].name, keys_.back());
+    std::string target = fmt::format("{}/{}", shared, shared_name(stages_[index], keys_.back()));
     if (!files_->exists(own)) replace_by_link(own, target);
     return target;
   }
@@ -360,6 +367,31 @@ class Stages {
   std::unique_ptr<FileSystem> files_;
   std::string attempt_;
   std::vector<std::string> folders_, keys_;  ///< of the stages so far
+};
+
+/// Empty folders that stand for those of stages: paths of a configuration must exist. Removed at the end.
+class Placeholders {
+ public:
+  Placeholders() {
+    std::string name = (std::filesystem::temp_directory_path() / "tenon-stages-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) fail_run(fmt::format("cannot make a folder {}", name));
+    root_ = name;
+  }
+  ~Placeholders() {
+    std::error_code none;
+    std::filesystem::remove_all(root_, none);
+  }
+  Placeholders(const Placeholders&) = delete;
+  Placeholders& operator=(const Placeholders&) = delete;
+
+  std::string folder(const std::string& stage) const {
+    const std::filesystem::path path = root_ / stage;
+    std::filesystem::create_directory(path);
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path root_;
 };
 
 }  // namespace
@@ -454,6 +486,21 @@ Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index
                    std::vector<std::string>* facts) {
   return at_stage(stages[index].origin, stages[index].name,
                   [&] { return check_alone(runtime, stages, index, facts); });
+}
+
+std::vector<std::string> shared_stage_names(Runtime& runtime, const Config& file) {
+  const std::vector<Stage> stages = read_stages(file);
+  const Placeholders somewhere;
+  std::vector<std::string> names, folders, keys;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const Value resolved = at_stage(stages[i].origin, stages[i].name, [&] {
+      return resolved_stage(runtime, stage_config(stages, static_cast<int>(i), folders));
+    });
+    keys.push_back(stage_key(resolved, folders, keys));
+    names.push_back(shared_name(stages[i], keys.back()));
+    folders.push_back(somewhere.folder(stages[i].name));
+  }
+  return names;
 }
 
 RunResult train_stages(Runtime& runtime, const Config& file, const TrainRequest& request,

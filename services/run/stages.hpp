@@ -44,6 +44,10 @@ Config stage_config(const std::vector<Stage>& stages, int index, const std::vect
 Config check_stage(Runtime& runtime, const std::vector<Stage>& stages, int index,
                    std::vector<std::string>* facts);
 
+/// Names of the folders of the stages below StagePlan::shared: each holds a digest of what the stage is, with
+/// the stages before it. Trains and opens nothing.
+std::vector<std::string> shared_stage_names(Runtime& runtime, const Config& file);
+
 struct StagePlan {
   /// Folder below which stages are kept by what they are: those of equal configuration and inputs are trained
   /// once, whichever run came first. "" = below the run's attempt.

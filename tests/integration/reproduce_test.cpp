@@ -122,6 +122,69 @@ TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
   EXPECT_FALSE(fs::exists(scratch_ / "pieces/runs/bf16/2/2"));
 }
 
+// Arms in stages share what is equal, are kept by what all of their stages are, and say what each came to.
+TEST_F(Reproduce, ArmsInStagesAreKeptAndMeasuredStageByStage) {
+  write_file(scratch_ / "chain.toml",
+             "[recovery]\ntype = \"full\"\n[[stage]]\nname = \"teacher\"\n[[stage]]\nname = \"copy\"\n"
+             "transform = \"identity\"\n[[stage]]\nname = \"student\"\n[at.teacher.run]\nsteps = 4\n");
+  const std::string study = replaced(kStudy, "\n[[arm]]\nname = \"bf16\"\nset = [\"precision.type=bf16\"]\n",
+                                     "\n[[arm]]\nname = \"chain\"\nextends = [\"chain.toml\"]\n"
+                                     "set = [\"run.evaluate_first=true\"]\n"
+                                     "[[arm]]\nname = \"slow\"\nextends = [\"chain.toml\"]\n"
+                                     "set = [\"run.evaluate_first=true\", \"at.student.optimizer.lr=1e-5\"]\n"
+                                     "[[compare]]\narm = \"chain:begin\"\nminus = \"chain:teacher\"\n"
+                                     "at_most = 0\nat_least = 0\nevery_seed = true\n");
+  write_file(scratch_ / "tiny.toml", study);
+  const Ended first = reproduce("s");
+  ASSERT_EQ(first.status, 0) << first.err << first.out;
+  const auto json = table("s");
+  const auto& chain = json["arms"][1]["runs"][0]["stages"];
+  ASSERT_EQ(chain.size(), 3u);
+  EXPECT_EQ(chain[0]["updates"], 4);
+  EXPECT_TRUE(chain[1]["transforms"].get<bool>());
+  EXPECT_EQ(chain[0]["end"], chain[2]["begin"]) << "an identity changes nothing";
+  EXPECT_EQ(chain[1]["end"], chain[2]["begin"]);
+  EXPECT_EQ(chain[0]["parameters"], json["arms"][1]["parameters"]);
+  EXPECT_EQ(chain[1]["parameters"], chain[0]["parameters"]);
+  EXPECT_TRUE(json["differences"][0]["met"].get<bool>());
+  EXPECT_THAT(read_file(scratch_ / "s/table.md"), ::testing::HasSubstr("| chain | copy (transform) |"));
+  std::size_t teachers = 0;
+  for (const auto& entry : fs::directory_iterator(scratch_ / "s/stages")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("teacher-") && !name.ends_with(".lock")) ++teachers;
+  }
+  EXPECT_EQ(teachers, 2u) << "one per seed";
+
+  const Ended again = reproduce("s");
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, ::testing::HasSubstr("reproduce: 6 runs kept, 0 to continue, 0 to start\n"));
+
+  // An earlier stage that changes makes everything after it another run.
+  write_file(scratch_ / "chain.toml", replaced(read_file(scratch_ / "chain.toml"), "steps = 4", "steps = 5"));
+  const Ended changed = reproduce("s");
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_THAT(changed.err,
+              ::testing::HasSubstr("reproduce: chain seed 1 starts again: attempt 1 is of another "
+                                   "configuration: stage teacher is another\n"));
+  EXPECT_THAT(changed.err, ::testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 4 to start\n"));
+
+  // Without its last stage a run continues there.
+  const fs::path student = fs::read_symlink(scratch_ / "s/runs/chain/1/2/03-student");
+  fs::remove_all(student);
+  fs::remove(scratch_ / "s/runs/chain/1/2/summary.json");
+  const Ended rest = reproduce("s");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.err, ::testing::HasSubstr("reproduce: 5 runs kept, 1 to continue, 0 to start\n"));
+
+  write_file(scratch_ / "chain.toml",
+             "[[stage]]\nname = \"teacher\"\n[[stage]]\nname = \"copy\"\ntransform = \"identity\"\n");
+  write_file(scratch_ / "tiny.toml", replaced(study, ", \"at.student.optimizer.lr=1e-5\"", ""));
+  EXPECT_THAT(
+      reproduce("s").err,
+      ::testing::HasSubstr("stage 'copy' is the last and a transform, which has no metrics; end with a "
+                           "stage that trains"));
+}
+
 TEST_F(Reproduce, AFailureIsTheTablesAndNamesNoFolderOfTheMachine) {
   const auto with = [](const char* name, const char* more) {
     return std::string("\n[[arm]]\nname = \"") + name + "\"\n" + more +
