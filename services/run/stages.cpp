@@ -40,6 +40,8 @@ constexpr OptionSpec kStage[] = {
     option::text("transform", nullptr)
         .doc_text(
             "component that makes a model of those of [transform] from; unless given, of the stage before"),
+    option::text("model", nullptr)
+        .doc_text("transform whose result says [model], in place of the file's: a search has found it"),
 };
 
 [[noreturn]] void fail_at(const Origin& origin, const std::string& what) {
@@ -96,6 +98,7 @@ Config laid_over(const Config& file, const Options& options, const Origin& origi
   } else {
     stack.root = file.root();
     for (const char* const table : {"stage", "at", "transform"}) stack.root.erase(table);
+    if (options.has("model")) stack.root.erase("model");  // what is left is laid over the one that is found
   }
   for (const std::string_view path : options.texts("extends"))
     stack.add_file(resolve_path(std::string(path), origin));
@@ -157,6 +160,20 @@ void set_source(Stage& stage, const Options& options, int index, const std::vect
     table.set("from", with_origin(std::move(from), stage.origin), stage.origin);
   }
   stage.config = stage.config.with_root(std::move(root));
+}
+
+/// The transform whose result says what the model is.
+void set_model(Stage& stage, const Config& file, const Options& options, const std::vector<Stage>& earlier) {
+  if (!options.has("model")) return;
+  const std::string name(options.text("model"));
+  const auto found = std::ranges::find(earlier, name, &Stage::name);
+  if (stage.transforms || found == earlier.end() || !found->transforms)
+    fail_at(stage.origin,
+            fmt::format("stage {}: model = {}: expected {}", config::quoted(stage.name), config::quoted(name),
+                        stage.transforms ? "a stage that trains; a transform makes its own model"
+                                         : "the name of an earlier stage that transforms"));
+  stage.model_of = static_cast<int>(found - earlier.begin());
+  if (const Value* const model = file.find("model")) stage.file_model = *model;
 }
 
 /// Finds which stages the texts of a stage name.
@@ -237,6 +254,17 @@ std::string stage_key(Value root, const std::vector<std::string>& folders,
   return sha256_of(std::as_bytes(std::span(text))).substr(0, kKeyDigits);
 }
 
+/// The key does not depend on what the stages before came to, so it is known before they are trained.
+std::string key_of_stage(Runtime& runtime, const std::vector<Stage>& stages, int index,
+                         const std::vector<std::string>& folders, const std::vector<std::string>& keys) {
+  const Stage& stage = stages[index];
+  Value resolved = at_stage(stage.origin, stage.name, [&] {
+    return resolved_stage(runtime, stage_config(stages, index, folders, ModelTable::kFile));
+  });
+  if (stage.model_of >= 0) resolved.set("model_of", Value(keys[stage.model_of]), stage.origin);
+  return stage_key(std::move(resolved), folders, keys);
+}
+
 /// Of the folder of a stage that several runs share.
 std::string shared_name(const Stage& stage, const std::string& key) {
   return fmt::format("{}-{}", stage.name, key);
@@ -270,7 +298,7 @@ class Stages {
       const Config ready = stage_config(stages_, index, folders_);
       const Value resolved = at_stage(stages_[index].origin, stages_[index].name,
                                       [&] { return resolved_stage(runtime_, ready); });
-      keys_.push_back(stage_key(resolved, folders_, keys_));
+      keys_.push_back(key_of_stage(runtime_, stages_, index, folders_, keys_));
       const std::string folder = folder_of(index);
       std::unique_ptr<StageLock> lock;
       if (!plan_.shared.empty()) lock = std::make_unique<StageLock>(folder + ".lock", kStageDeadline);
@@ -304,8 +332,10 @@ class Stages {
     const std::vector<std::string> somewhere(stages_.size(), std::filesystem::current_path().string());
     for (std::size_t index = 0; index < stages_.size(); ++index) {
       const Stage& stage = stages_[index];
-      at_stage(stage.origin, stage.name,
-               [&] { resolved_stage(runtime_, stage_config(stages_, static_cast<int>(index), somewhere)); });
+      at_stage(stage.origin, stage.name, [&] {
+        resolved_stage(runtime_,
+                       stage_config(stages_, static_cast<int>(index), somewhere, ModelTable::kFile));
+      });
     }
   }
 
@@ -440,6 +470,7 @@ std::vector<Stage> read_stages(const Config& file) {
                 origin,
                 tables[i].options->has("transform")};
     (stage.transforms ? set_source : set_init)(stage, *tables[i].options, static_cast<int>(i), stages);
+    set_model(stage, file, *tables[i].options, stages);
     find_needs(stage, static_cast<int>(i), names);
     find_use(stage, stages);
     for (const int needed : stage.needs) {
@@ -453,8 +484,18 @@ std::vector<Stage> read_stages(const Config& file) {
   return stages;
 }
 
-Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders) {
-  Value root = stages[index].config.root();
+Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders,
+                    ModelTable table) {
+  const Stage& self = stages[index];
+  Value root = self.config.root();
+  if (self.model_of >= 0) {
+    Value model = self.file_model;
+    if (table == ModelTable::kFound)
+      model = *Config::load(folders.at(self.model_of) + "/model.toml", {}).find("model");
+    std::vector<Config::Dropped> dropped;
+    if (const Value* const own = root.find("model")) config::merge_tables(model, Value(*own), "", dropped);
+    root.set("model", std::move(model), self.origin);
+  }
   for_each_text(root, [&](Value& text) {
     if (const int stage = stage_named(text.text(), stages); stage >= 0)
       text = with_origin(Value(folders.at(stage)), text.origin);
@@ -467,7 +508,9 @@ namespace {
 Config check_alone(Runtime& runtime, const std::vector<Stage>& stages, int index,
                    std::vector<std::string>* facts) {
   const Stage& stage = stages[index];
-  Value root = stage.config.root();
+  std::vector<std::string> names;
+  for (const Stage& each : stages) names.push_back(std::string(kReference) + each.name);
+  Value root = stage_config(stages, index, names, ModelTable::kFile).root();  // references stay as they are
   if (stage.begins_with >= 0) root.erase("init");
   if (stage.transforms) {
     if (facts != nullptr) *facts = {"a transform: its sources are opened when they are there"};
@@ -475,7 +518,7 @@ Config check_alone(Runtime& runtime, const std::vector<Stage>& stages, int index
   }
   if (!stage.reads_others) return runtime.check(stage.config.with_root(std::move(root)), facts);
   const std::vector<std::string> somewhere(stages.size(), std::filesystem::current_path().string());
-  const Config placed = stage_config(stages, index, somewhere);
+  const Config placed = stage_config(stages, index, somewhere, ModelTable::kFile);
   if (facts != nullptr) *facts = {"reads other stages, so it is built when they are there"};
   return config::check_run(placed, runtime.registry(), {}).resolved;
 }
@@ -493,10 +536,7 @@ std::vector<std::string> shared_stage_names(Runtime& runtime, const Config& file
   const Placeholders somewhere;
   std::vector<std::string> names, folders, keys;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const Value resolved = at_stage(stages[i].origin, stages[i].name, [&] {
-      return resolved_stage(runtime, stage_config(stages, static_cast<int>(i), folders));
-    });
-    keys.push_back(stage_key(resolved, folders, keys));
+    keys.push_back(key_of_stage(runtime, stages, static_cast<int>(i), folders, keys));
     names.push_back(shared_name(stages[i], keys.back()));
     folders.push_back(somewhere.folder(stages[i].name));
   }

@@ -25,6 +25,8 @@ struct Stage {
   bool transforms = false;    ///< it trains nothing: its configuration is that of `tenon transform`
   int begins_with = -1;       ///< earlier stage that [init] from names; -1: none
   bool reads_others = false;  ///< it names stages elsewhere too, e.g. in its graph
+  int model_of = -1;          ///< earlier transform whose result says [model]; -1: the file
+  Value file_model = {};      ///< the file's [model], which stands for that of `model_of` until it is there
 };
 
 /// The tables that a file with stages has beside those of a run, for editors.
@@ -34,9 +36,14 @@ std::vector<config::TableSpecs> stage_tables();
 /// equal or no names of folders, and for stages that name themselves or a later one.
 std::vector<Stage> read_stages(const Config& file);
 
+/// Where the table [model] of a stage comes from that another one's result says: from there, or, before that
+/// is there, from the file.
+enum class ModelTable { kFound, kFile };
+
 /// The configuration of stage `index`: texts "stage:NAME" are the folders of those stages. [init] begins with
 /// the stage before unless it says otherwise.
-Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders);
+Config stage_config(const std::vector<Stage>& stages, int index, const std::vector<std::string>& folders,
+                    ModelTable table = ModelTable::kFound);
 
 /// Checks stage `index` as far as that can be done before the others are trained: it is built with drawn
 /// weights in place of those of another stage; one that reads other stages in its graph is only resolved.
