@@ -3,6 +3,7 @@
 
 #include "figure.hpp"
 #include "importance_file.hpp"
+#include "pruned_model.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -104,7 +106,7 @@ Indices kept_layers(const DecoderShape& shape, const Importance::Depth& depth, s
 }  // namespace
 
 Minitron::Minitron(const Options& options, Host& host)
-    : options_(options), host_(host), targets_(read_targets(options)) {
+    : options_(options), host_(host), targets_(read_targets(options)), given_(targets_) {
   const bool file = options.has("importance");
   if (has_data() + file + is_random() > 1)
     fail_config(
@@ -180,20 +182,99 @@ const Importance::Depth& Minitron::depth(StoredModel& source, const DecoderShape
   return found->second;
 }
 
-Minitron::Described Minitron::described(StoredModel& source) {
-  Described found{read_shape(source), {}};
-  const DecoderShape& shape = found.shape;
-  require_possible(targets_, shape, source.folder());
-  std::optional<Indices> kept = targets_.layers;
+Plan Minitron::planned(StoredModel& source, const DecoderShape& shape, const Targets& targets) {
+  std::optional<Indices> kept = targets.layers;
   const auto present = static_cast<std::int64_t>(shape.present().size());
-  if (targets_.keep_layers && *targets_.keep_layers < present) {
+  if (targets.keep_layers && *targets.keep_layers < present) {
     const std::string method(options_.text("depth"));
     const bool random = is_random();
-    kept = kept_layers(shape, depth(source, shape), *targets_.keep_layers, random ? "random" : method,
+    kept = kept_layers(shape, depth(source, shape), *targets.keep_layers, random ? "random" : method,
                        !random && options_.boolean("iterative"));
   }
-  found.plan = make_plan(shape, targets_, kept ? &*kept : nullptr);
+  return make_plan(shape, targets, kept ? &*kept : nullptr);
+}
+
+Minitron::Described Minitron::described(StoredModel& source) {
+  Described found{read_shape(source), {}};
+  if (!options_.tables("search").empty()) search(source, found.shape);
+  require_possible(targets_, found.shape, source.folder());
+  found.plan = planned(source, found.shape, targets_);
   return found;
+}
+
+/// With their sizes. A value of a list that no shape can have is a mistake; a pair that does not fit is not.
+std::vector<Candidate> Minitron::possible(StoredModel& source, const DecoderShape& shape,
+                                          const Options& lists, std::int64_t context,
+                                          std::size_t& enumerated) {
+  const DataInfo& data = calibration().data();
+  const Precision* policy = options_.component<Precision>("precision");
+  std::vector<Candidate> out;
+  std::string first_problem;
+  const std::vector<Targets> all = combinations(lists, given_);
+  enumerated = all.size();
+  for (const Targets& targets : all) {
+    try {
+      require_possible(targets, shape, source.folder());
+    } catch (const Error& error) {
+      if (first_problem.empty()) first_problem = error.what();
+      continue;
+    }
+    Plan plan = planned(source, shape, targets);
+    const Kept any = any_kept(shape, plan);
+    PrunedModel model(source, shape, std::move(plan), targets, any, false);
+    const std::int64_t element =
+        dtype_bytes(policy != nullptr ? policy->activations() : model.parameters().front().dtype, 1);
+    out.push_back({targets, size_of(model.parameters(), model.graph(data), context, element), 0});
+  }
+  require_used(lists, out, first_problem);
+  return out;
+}
+
+void Minitron::search(StoredModel& source, const DecoderShape& shape) {
+  if (searched_ && searched_digest_ == source.digest()) return;
+  const std::vector<const Options*> tables = options_.tables("search");
+  if (tables.size() > 1)
+    fail_config(
+        fmt::format("transform minitron: {} tables [[transform.search]]; expected one", tables.size()));
+  if (!has_data())
+    fail_config(
+        "transform minitron: a search measures losses; give calibration data: [transform.data], in place of "
+        "importance or rank = \"random\"");
+  targets_ = given_;
+  // One measurement of layers serves all counts: that of the fewest that stay.
+  const auto counts = tables[0]->integers("keep_layers");
+  if (!counts.empty()) {
+    if (options_.text("depth") == "contiguous" && counts.size() > 1)
+      fail_config(
+          "transform minitron: depth = \"contiguous\" is measured for one number of layers; search with bi, "
+          "loss or logit_mse");
+    targets_.keep_layers = std::ranges::min(counts);
+  }
+  Searched found;
+  found.bounds = read_bounds(*tables[0]);
+  if (found.bounds.context == 0) found.bounds.context = calibration().data().fields.front().shape[0];
+  found.ranked =
+      within(possible(source, shape, *tables[0], found.bounds.context, found.enumerated), found.bounds);
+  const auto take = static_cast<std::size_t>(options_.integer("take"));
+  if (take > found.ranked.size())
+    fail_config(fmt::format(
+        "transform minitron: take = {}, and {} shapes are within the bounds; expected at most that", take,
+        found.ranked.size()));
+  for (Candidate& candidate : found.ranked) {
+    Plan plan = planned(source, shape, candidate.targets);
+    const Kept kept = choose(shape, plan, importance(source, shape));
+    PrunedModel model(source, shape, std::move(plan), candidate.targets, kept,
+                      options_.boolean("merge_heads"));
+    candidate.loss = Pass(calibration(), model.graph(calibration().data()), model, {}).loss();
+    if (!std::isfinite(candidate.loss))
+      fail_run(fmt::format("transform minitron: the loss of {} is {}", shape_text(candidate.targets),
+                           candidate.loss));
+  }
+  rank(found.ranked);
+  found.taken = take - 1;
+  targets_ = found.ranked[found.taken].targets;
+  searched_ = std::move(found);
+  searched_digest_ = source.digest();
 }
 
 TransformedModel Minitron::describe(std::span<StoredModel* const> sources) {
@@ -227,6 +308,10 @@ void Minitron::write_files(const DecoderShape& shape, const Plan& plan, const Ke
     for (const std::string_view sum : options_.texts("aggregate")) {
       facts.emplace_back(facts.back().first == "over_sequence" ? "over_batch" : "over_sequence", sum);
     }
+  }
+  if (searched_) {
+    out.file("search.json", search_json(*searched_));
+    out.file("search.svg", search_svg(*searched_));
   }
   out.file("importance.safetensors", importance_bytes(scores, shape, facts));
   for (const auto& [axis, drawing] : figures(scores, shape, plan, kept))

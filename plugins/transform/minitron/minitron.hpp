@@ -7,6 +7,7 @@
 #include "cut.hpp"
 #include "kept.hpp"
 #include "plan.hpp"
+#include "search.hpp"
 
 #include <tenon/host.hpp>
 #include <tenon/options.hpp>
@@ -79,6 +80,11 @@ class Minitron final : public Transform {
       option::path("importance", nullptr)
           .made_later()
           .doc_text("importance.safetensors of an earlier cut of this model, in place of data"),
+      option::tables<kSearchOptions>("search").doc_text(
+          "lists of targets of which one shape within the bounds is taken, the one of least loss"),
+      option::integer("take", "1")
+          .between(1, kMost)
+          .doc_text("of a search: 1 = the shape of least loss, 2 = the next"),
       option::component("data", Dataset::kKind)
           .doc_text("calibration data: text of the model's own tokenizer"),
       option::integer("samples", "1024")
@@ -111,6 +117,12 @@ class Minitron final : public Transform {
   };
 
   Described described(StoredModel& source);
+  /// Layers that stay for these targets, and what the model then is.
+  Plan planned(StoredModel& source, const DecoderShape& shape, const Targets& targets);
+  /// Measures the shapes of [transform.search] within its bounds, once, and takes one of them.
+  void search(StoredModel& source, const DecoderShape& shape);
+  std::vector<Candidate> possible(StoredModel& source, const DecoderShape& shape, const Options& lists,
+                                  std::int64_t context, std::size_t& enumerated);
   /// The importance of a source: read, drawn or measured, once.
   const Importance& importance(StoredModel& source, const DecoderShape& shape);
   const Importance::Depth& depth(StoredModel& source, const DecoderShape& shape);
@@ -128,6 +140,9 @@ class Minitron final : public Transform {
   std::unique_ptr<Calibration> calibration_;
   std::string known_;  ///< digest of the model that found_ is of
   std::optional<Importance> found_;
+  Targets given_;                     ///< without what a search took
+  std::optional<Searched> searched_;  ///< of the model of that digest
+  std::string searched_digest_;
 };
 
 }  // namespace tenon::minitron
