@@ -23,10 +23,6 @@ context = {context}
 batch = 8
 
 [model]
-type = "gpt_neo"
-layers = 2
-width = 32
-heads = 4
 {model}
 
 [optimizer]
@@ -38,16 +34,34 @@ type = "full"
 every = 1000
 """
 
+GPT_NEO = """type = "gpt_neo"
+layers = 2
+width = 32
+heads = 4
+"""
+HYBRID = """type = "decoder"
+width = 32
+position = "none"
+heads = 4
+kv_heads = 2
+hidden = 64
+ffn = "squared_relu"
+mamba_heads = 8
+mamba_head_width = 8
+mamba_state = 16
+mamba_chunk = 16
+"""
+
 
 class Run:
     """A model trained for a few seconds on the first 60,000 bytes of Shakespeare; the last tenth is for validation."""
 
-    def __init__(self, tenon, folder, model="", steps=250):
+    def __init__(self, tenon, folder, model="", steps=250, family=GPT_NEO):
         self.tenon, self.folder = tenon, pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.text = (SOURCE / "data/text/tinyshakespeare.txt").read_bytes()[:60000]
         (self.folder / "text.txt").write_bytes(self.text)
-        (self.folder / "run.toml").write_text(RUN.format(steps=steps, context=CONTEXT, model=model))
+        (self.folder / "run.toml").write_text(RUN.format(steps=steps, context=CONTEXT, model=family + model))
         self.call("train", "run.toml", "--quiet")
         self.summary = json.loads((self.folder / "runs/tiny/latest/summary.json").read_text())
 
