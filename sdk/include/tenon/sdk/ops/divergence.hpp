@@ -43,7 +43,7 @@ class DivergenceOps {
                                    TensorView dstudent) = 0;
 };
 
-/// Of two rows y (the student's) and t (the teacher's) of `columns` elements:
+/// Distances between rows y, the student's, and t, the teacher's, of `columns` elements.
 enum class StateDistance : std::uint8_t {
   kMse = 0,            ///< |y - t|^2 / columns
   kNormalisedMse = 1,  ///< |y - t|^2 / |t|^2, and 0 where t is 0
