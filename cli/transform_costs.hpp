@@ -1,4 +1,4 @@
-// What a stored model costs, before and after a transform: parameters and bytes of its tensors, and for a
+// The costs of a stored model, before and after a transform: parameters and bytes of its tensors, and for a
 // language model what a sequence keeps and what a token computes. By shapes: no weight is read.
 #pragma once
 

@@ -321,6 +321,17 @@ TEST_F(Cuts, TargetsThatCannotBeAreRefusedAtOnce) {
               HasSubstr("layers and keep_layers say the same twice"));
 }
 
+TEST_F(Cuts, LayersOfUnlikeGroupsNeedBothTargets) {
+  const std::string table =
+      "pattern = '*-*-'\nwidth = 8\nheads = 4\nkv_heads = 2\nhidden = 9\n[[block]]\nat = '2'\nkv_heads = 1\n";
+  const auto model = decoders_.model(table, {});
+  const DecoderShape shape = read_shape(*model);
+  EXPECT_THAT(
+      testing::error_of([&] { require_possible({.kv_heads = 1}, shape, "m"); }),
+      HasSubstr("layers 0 and 2 have groups of 2 and 4 query heads, so kv_heads alone leaves them unlike"));
+  require_possible({.heads = 2, .kv_heads = 1}, shape, "m");
+}
+
 TEST_F(Cuts, OtherModelsAreRefused) {
   MemoryModel other("type = \"gpt_neo\"\nlayers = 2", "runs/other");
   EXPECT_EQ(

@@ -203,7 +203,7 @@ std::string figure(const std::string& title, const std::string& unit, const std:
                    const std::vector<Panel>& panels) {
   const std::size_t across = std::clamp<std::size_t>(panels.size(), 1, kAcross);
   const std::size_t down = (panels.size() + across - 1) / across;
-  const double width = std::max(430.0, kPanelWidth * static_cast<double>(across)),
+  const double width = std::max(520.0, kPanelWidth * static_cast<double>(across)),
                height = kHead + kPanelHeight * static_cast<double>(down);
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "

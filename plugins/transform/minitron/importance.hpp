@@ -1,5 +1,5 @@
-// How much each part of a model does on calibration data: scores of channels, neurons, heads and layers, and
-// the collector that adds them up from the outputs of a forward pass.
+// Importance: how much each part of a model does on calibration data. Scores of channels, neurons, heads and
+// layers, and the collector that adds them up from the outputs of a forward pass.
 #pragma once
 
 #include "shape.hpp"

@@ -1,4 +1,4 @@
-// What follows from other scores (kv_heads, mamba_heads, mamba_head_width) is written for readers and not
+// Scores that follow from others (kv_heads, mamba_heads, mamba_head_width) are written for readers and not
 // read back.
 #include "importance_file.hpp"
 

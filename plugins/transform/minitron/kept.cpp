@@ -53,7 +53,7 @@ Indices ranking(std::span<const double> scores) {
   return order;
 }
 
-/// Of L ranked heads that become K, the head of rank i takes the residual of rank 2K - i + 1, counted from 1.
+/// Where L ranked heads become K, the head of rank i takes the residual of rank 2K - i + 1, counted from 1.
 void keep_heads_of_group(std::span<const double> scores, std::int64_t first, std::int64_t count,
                          KeptLayer& kept) {
   const Indices order = ranking(scores);

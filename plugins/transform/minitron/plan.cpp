@@ -65,6 +65,24 @@ void check_attention(const LayerShape& from, const LayerShape& to, std::vector<s
   }
 }
 
+/// One target sets one option for all layers, so what follows from it must be the same in all of them.
+void check_alike(const Targets& targets, const DecoderShape& shape, std::vector<std::string>& problems) {
+  if (!targets.heads && !targets.kv_heads) return;
+  const LayerShape* first = nullptr;
+  for (const LayerShape* layer : shape.present()) {
+    if (layer->kind != LayerKind::kAttention) continue;
+    if (first == nullptr) first = layer;
+    const LayerShape here = cut_layer(*layer, targets), there = cut_layer(*first, targets);
+    if (here.heads == there.heads && here.kv_heads == there.kv_heads) continue;
+    problems.push_back(fmt::format(
+        "layers {} and {} have groups of {} and {} query heads, so {} alone leaves them unlike; give "
+        "heads and kv_heads",
+        first->number, layer->number, first->heads / first->kv_heads, layer->heads / layer->kv_heads,
+        targets.heads ? "heads" : "kv_heads"));
+    return;
+  }
+}
+
 void check_layers(const std::vector<std::int64_t>& kept, const DecoderShape& shape,
                   std::vector<std::string>& problems) {
   std::set<std::int64_t> seen;
@@ -180,6 +198,7 @@ void require_possible(const Targets& targets, const DecoderShape& shape, std::st
           "keep equally many heads; expected a multiple",
           from->number, to.mamba_heads, to.mamba_groups));
   }
+  check_alike(targets, shape, problems);
   if (targets.layers && targets.keep_layers)
     problems.emplace_back("layers and keep_layers say the same twice; expected one of them");
   if (targets.layers) check_layers(*targets.layers, shape, problems);
