@@ -1,7 +1,6 @@
 // Bodies of Mamba-2 layers on the host launcher: outputs against the recurrence in double, the same bits for
 // both orders of blocks and threads, shared memory within what every launch is granted, and NaN that stays.
-// Gradients are checked on every device (tests/device/ssd_test.cpp, causal_conv_test.cpp,
-// gated_norm_test.cpp).
+// Gradients by what is linear, and by differences along a direction; tests/device has every element of them.
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/causal_conv.hpp>
@@ -173,6 +172,73 @@ TYPED_TEST(CudaSsdTest, GivesTheSameBitsInAnyOrder) {
   }
 }
 
+template <class X, class Y>
+double product(const std::vector<X>& x, const std::vector<Y>& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    sum += static_cast<double>(reference::get(x[i])) * static_cast<double>(reference::get(y[i]));
+  return sum;
+}
+
+// Outputs are linear in x and the first state together, in B and that state, and in C, so that their product
+// with dY is that of the inputs with the gradients. The objective is <dY, y> + <dlast, last>.
+TYPED_TEST(CudaSsdTest, N5_GradientsAreThoseOfWhatIsLinear) {
+  using S = TypeParam;
+  const double bound = std::is_same_v<S, double> ? 1e-12 : std::is_same_v<S, float> ? 1e-5 : 0x1p-6;
+  for (const Sizes& sizes : kSizes) {
+    SsdProblem<S> p(sizes);
+    p.run(LaunchOrder::kAscending);
+    const auto& g = p.args;
+    double parts[3] = {0, 0, 0};   // <x, dx>, <B, dB>, <C, dC>
+    double skipped = 0, size = 1;  // D x . dY; of all products
+    for (std::int64_t row = 0; row < g.batch * g.time; ++row) {
+      for (std::int64_t head = 0; head < g.heads; ++head)
+        for (std::int64_t j = 0; j < g.head_width; ++j)
+          skipped +=
+              static_cast<double>(p.d[head]) *
+              static_cast<double>(reference::get(p.xbc[row * g.xbc_columns() + g.x_column(head) + j])) *
+              static_cast<double>(reference::get(p.dy[(row * g.heads + head) * g.head_width + j]));
+      for (std::int64_t c = 0; c < g.xbc_columns(); ++c) {
+        const std::int64_t in_group = c % g.group_columns() - g.per_group() * g.head_width;
+        const double one = static_cast<double>(reference::get(p.xbc[row * g.xbc_columns() + c])) *
+                           static_cast<double>(reference::get(p.dxbc[row * g.xbc_columns() + c]));
+        parts[in_group < 0 ? 0 : in_group < g.state ? 1 : 2] += one;
+        size += std::abs(one);
+      }
+    }
+    const double of_y = product(p.y, p.dy), of_last = product(p.last, p.dlast);
+    const double of_initial = product(p.initial, p.dinitial);
+    EXPECT_NEAR(parts[0] + of_initial, of_y + of_last, bound * size) << "x: time " << sizes.time;
+    EXPECT_NEAR(parts[1] + of_initial, of_y + of_last - skipped, bound * size) << "B: time " << sizes.time;
+    EXPECT_NEAR(parts[2], of_y - skipped, bound * size) << "C: time " << sizes.time;
+  }
+}
+
+TEST(CudaSsdDirectionTest, N5_GradientsOfDecaysAndStepsAreDifferences) {
+  for (const Sizes& sizes : kSizes) {
+    SsdProblem<double> p(sizes);
+    p.run(LaunchOrder::kAscending);
+    const auto along = [&](std::vector<double> SsdProblem<double>::*input,
+                           const std::vector<double>& gradient) {
+      const std::vector<double> way = random_values<double>((p.*input).size(), 31);
+      constexpr double kStep = 1e-5;
+      double values[2];
+      for (const int sign : {0, 1}) {
+        SsdProblem<double> q(sizes);
+        for (std::size_t i = 0; i < way.size(); ++i) (q.*input)[i] += (2 * sign - 1) * kStep * way[i];
+        q.run(LaunchOrder::kAscending);
+        values[sign] = product(q.y, p.dy) + product(q.last, p.dlast);
+      }
+      const double difference = (values[1] - values[0]) / (2 * kStep), expected = product(gradient, way);
+      EXPECT_NEAR(difference, expected, 1e-7 * (std::abs(expected) + 1)) << "time " << sizes.time;
+    };
+    along(&SsdProblem<double>::projected, p.dprojected);
+    along(&SsdProblem<double>::a_log, p.da_log);
+    along(&SsdProblem<double>::dt_bias, p.ddt_bias);
+    along(&SsdProblem<double>::d, p.dd);
+  }
+}
+
 // A failed run shows in what depends on it, and in places of its tile before it, whose weights of 0 meet the
 // NaN.
 TYPED_TEST(CudaSsdTest, KeepsNaNs) {
@@ -239,6 +305,31 @@ struct PartsProblem {
     start(GatedNormBackward<S, A>{norm, above.data(), scales.data(), dy.data(), dgates.data()});
   }
 };
+
+TYPED_TEST(CudaSsdTest, NormsAreOfGatedValues) {
+  using S = TypeParam;
+  using Problem = PartsProblem<S>;
+  Problem p;
+  const std::vector<double> y = to_double(p.values), z = to_double(p.x), weight = to_double(p.bias);
+  p.run(LaunchOrder::kAscending);
+  const std::vector<double> found = to_double(p.values);
+  const double bound = std::is_same_v<S, double> ? 1e-12 : std::is_same_v<S, float> ? 1e-5 : 0x1p-7;
+  constexpr std::int64_t kGroup = Problem::kChannels / 2;
+  for (std::int64_t row = 0; row < Problem::kBatch * Problem::kTime; ++row)
+    for (const std::int64_t first : {std::int64_t{0}, kGroup}) {
+      std::vector<double> v;
+      double squares = 0;
+      for (std::int64_t c = first; c < first + kGroup; ++c) {
+        const double gate = z[row * Problem::kColumns + p.columns[c]];
+        v.push_back(y[row * Problem::kChannels + c] * gate / (1 + std::exp(-gate)));
+        squares += v.back() * v.back();
+      }
+      const double scale = 1 / std::sqrt(squares / kGroup + 1e-5);
+      for (std::int64_t c = first; c < first + kGroup; ++c)
+        ASSERT_NEAR(found[row * Problem::kChannels + c], weight[c] * v[c - first] * scale,
+                    bound * (1 + std::abs(v[c - first] * scale)));
+    }
+}
 
 TYPED_TEST(CudaSsdTest, PartsGiveTheSameBitsInAnyOrder) {
   using S = TypeParam;

@@ -582,6 +582,24 @@ TEST_P(SsdSteps, N6_PassesGiveTheWholeSequence) {
       }
 }
 
+// Long passes may be computed otherwise than single places; a document may end with one, or go on.
+TEST_P(SsdSteps, N6_LongPassesGoOn) {
+  for (const DType dtype : kActivations) {
+    Problem p = make_problem({2, 110, 4, 8, 2, 16}, dtype, true, false, 15);
+    p.spec.chunk = 16;
+    const auto shift = [&](std::int64_t b, double number) {
+      const double by = number - p.documents[b * 110 + 40];
+      for (std::int64_t t = 40; t < 110; ++t) p.documents[b * 110 + t] += by;
+    };
+    shift(0, p.documents[39] + 1), shift(1, p.documents[110 + 39]);
+    const std::vector<double> whole = run(p, {.states = false}).y;
+    for (const auto& [prompt, most] : {std::pair{0, 40}, {40, 1}, {1, 39}}) {
+      const std::vector<double> found = passes(p, prompt, most, {0, 1});
+      EXPECT_LE(relative_error(found, whole), bound(dtype)) << text_of(p) << ", passes of " << most;
+    }
+  }
+}
+
 TEST_P(SsdSteps, BeginsAgainWhateverIsKept) {
   Problem p = make_problem({2, 12, 4, 6, 2, 5}, DType::kF32, true, false, 9);
   const auto kernel = family().prepare(p.spec);

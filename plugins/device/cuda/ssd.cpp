@@ -1,5 +1,5 @@
 // The state space model with one decay per head (family Ssd) on the bodies of kernels/cuda/ssd*.hpp: chunked
-// forward and backward, and places that go on with kept states one after the other.
+// forward and backward; places that go on with kept states in chunks where they are many, else one by one.
 #include "device_common/ssd.hpp"
 #include "common.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-/// Parts of the scratch of a call, one behind the other at multiples of 256 bytes.
+/// Parts of the scratch of a call, one after the other at multiples of 256 bytes.
 template <class A>
 class SsdScratch {
  public:
@@ -67,12 +67,11 @@ class CudaSsdKernel final : public SsdKernel {
     device_arguments::check_scratch_view(scratch, scratch_bytes_, kWhere);
     if (spec_.batch == 0) return;
     SsdScratch<A> room(scratch.as<std::byte>());
-    const Args args = begin(tensors, room, kWhere);
-    A* const all =
+    Args args = with(tensors);
+    compute_steps(args, room, kWhere);
+    A* const states_or_room =
         tensors.states != nullptr ? tensors.states : room.take(args.state_elements() * args.chunks());
-    if (spec_.time > 0) start(bodies::SsdChunkStates<S, Pass::kForward>{args, nullptr, all}, kWhere);
-    start(bodies::SsdPassStates<S, Pass::kForward>{args, all, tensors.initial, tensors.last}, kWhere);
-    if (spec_.time > 0) start(bodies::SsdTileProducts<S, Role::kY>{args, nullptr, all, tensors.y}, kWhere);
+    compute_outputs(args, states_or_room, tensors.initial, tensors.last, tensors.y, kWhere);
   }
 
   void backward(const SsdInputs& inputs, TensorView states, TensorView dy, TensorView dlast,
@@ -81,7 +80,8 @@ class CudaSsdKernel final : public SsdKernel {
     const auto t = device_ssd::ssd_backward<S>(spec_, inputs, states, dy, dlast, gradients);
     device_arguments::check_scratch_view(scratch, scratch_bytes_, kWhere);
     SsdScratch<A> room(scratch.as<std::byte>());
-    const Args args = begin(t.in, room, kWhere);
+    Args args = with(t.in);
+    compute_steps(args, room, kWhere);
     const Parts parts(room, args);
     const bool places = args.places() > 0;
     if (places) start(bodies::SsdChunkStates<S, Pass::kBackward>{args, t.dy, parts.after}, kWhere);
@@ -111,15 +111,20 @@ class CudaSsdKernel final : public SsdKernel {
   }
 
   void step(const SsdInputs& inputs, const CachedRows& rows, TensorView state, TensorView y,
-            TensorView) override {
+            TensorView scratch) override {
     constexpr const char* kWhere = device_ssd::kSsdStep;
     const auto tensors = device_ssd::ssd_step<S>(spec_, inputs, y);
     std::uint8_t* const sequences = rows_.check(rows, spec_.time, state, sequence_bytes(), kWhere);
+    device_arguments::check_scratch_view(scratch, scratch_bytes_, kWhere);
     if (spec_.batch * spec_.time == 0) return;
     for (std::size_t row = 0; row < host_rows_.size(); ++row) {
       // A row of padding may name no sequence.
-      const bool goes_on = rows.count[row] > 0;
-      host_rows_[row] = {rows.first[row], rows.count[row], goes_on ? rows.kept[row] : 0};
+      const std::int64_t count = rows.count[row], kept = count > 0 ? rows.kept[row] : 0;
+      const bool in_chunks = count > bodies::kSsdRows;
+      if (in_chunks)
+        step_in_chunks(tensors, static_cast<std::int64_t>(row), rows.first[row], count,
+                       sequences + kept * sequence_bytes(), scratch);
+      host_rows_[row] = {rows.first[row], count, kept, in_chunks ? count : 0};
     }
     device_rows_.update(host_rows_);
     const Args args = with(tensors);
@@ -148,22 +153,47 @@ class CudaSsdKernel final : public SsdKernel {
     return args;
   }
 
+  /// Places of one row that go on with a sequence, as forward() computes them.
+  void step_in_chunks(const device_ssd::SsdTensors<S>& tensors, std::int64_t row, std::int64_t first,
+                      std::int64_t count, std::uint8_t* sequence, TensorView scratch) {
+    constexpr const char* kWhere = device_ssd::kSsdStep;
+    SsdScratch<A> room(scratch.as<std::byte>());
+    const std::int64_t before = row * spec_.time;
+    Args args = with(tensors);
+    args.batch = 1, args.time = count;
+    args.xbc += before * spec_.xbc_columns(), args.projected += before * spec_.columns;
+    if (args.documents != nullptr) {
+      args.documents += before;
+      const auto* const number = sequence + spec_.heads * spec_.state * spec_.head_width * sizeof(A);
+      if (first > 0) args.before = reinterpret_cast<const std::int32_t*>(number);
+    }
+    compute_steps(args, room, kWhere);
+    A* const kept = reinterpret_cast<A*>(sequence);
+    S* const y = tensors.y + before * spec_.heads * spec_.head_width;
+    compute_outputs(args, room.take(args.state_elements() * args.chunks()), first > 0 ? kept : nullptr, kept,
+                    y, kWhere);
+  }
+
   static void take_steps(SsdScratch<A>& room, Args& args) {
     args.delta = room.take(args.places());
     args.l = room.take(args.places());
     args.tile_sums = room.take(args.all_tiles());
   }
-  /// Arguments of a call, with the steps and their sums computed.
-  Args begin(const device_ssd::SsdTensors<S>& tensors, SsdScratch<A>& room, const char* where) {
-    Args args = with(tensors);
+  /// The steps of a call and their sums, in the scratch.
+  void compute_steps(Args& args, SsdScratch<A>& room, const char* where) {
     take_steps(room, args);
-    if (args.places() == 0) return args;
+    if (args.places() == 0) return;
     start(bodies::SsdSteps<S>{args}, where);
     start(bodies::SsdTileSums<S>{args}, where);
-    return args;
+  }
+  /// y and the state after the last place, which may be null or the first state's memory.
+  void compute_outputs(const Args& args, A* states, const A* first, A* last, S* y, const char* where) {
+    if (args.time > 0) start(bodies::SsdChunkStates<S, Pass::kForward>{args, nullptr, states}, where);
+    start(bodies::SsdPassStates<S, Pass::kForward>{args, states, first, last}, where);
+    if (args.time > 0) start(bodies::SsdTileProducts<S, Role::kY>{args, nullptr, states, y}, where);
   }
 
-  /// Of the scratch in backward.
+  /// What backward keeps in the scratch.
   struct Parts {
     Parts(SsdScratch<A>& room, const Args& args) {
       const std::int64_t places = args.places(), slices = bodies::SsdTiles<A>::slices(args.head_width);

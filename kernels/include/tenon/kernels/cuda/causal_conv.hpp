@@ -48,7 +48,7 @@ template <class A>
 TENON_BOTH A sigmoid_of(A x) {
   return 1 / (1 + std::exp(-x));
 }
-/// Of x sigmoid(x).
+/// The slope of x sigmoid(x).
 template <class A>
 TENON_BOTH A silu_slope(A x) {
   const A s = sigmoid_of(x);
@@ -98,7 +98,7 @@ struct ConvBackward {
     const std::int64_t first = block.index() % across * kChannels, tile = block.index() / across;
     const std::int64_t b = tile / tiles(g.time), begin = tile % tiles(g.time) * kRows;
     const std::int64_t end = begin + kRows < g.time ? begin + kRows : g.time;
-    // Places behind the tile, as far as they see into it.
+    // Places after the tile, as far as they see into it.
     const std::int64_t seen_end = end + g.width - 1 < g.time ? end + g.width - 1 : g.time;
     A* const dv = block.shared<A>();
     block.each([&](int thread) {
@@ -169,7 +169,7 @@ struct ConvRow {
   std::int64_t first, count, kept;
 };
 
-/// A pass on kept columns: the last width - 1 of x in S, and their documents behind them.
+/// A pass on kept columns: the last width - 1 of x in S, and their documents after them.
 template <class S, class P>
 struct ConvPass {
   ConvArgs<S, P> args;
@@ -191,7 +191,7 @@ struct ConvPass {
     const std::int64_t values = ((args.width - 1) * args.channels * std::int64_t{sizeof(S)} + 3) / 4 * 4;
     return reinterpret_cast<std::int32_t*>(sequences + row.kept * sequence_bytes + values);
   }
-  /// Of place t, which may be a kept one: -1 is the last.
+  /// The number of place t, which may be a kept one: -1 is the last.
   TENON_BOTH std::int32_t document(std::int64_t b, const ConvRow& row, std::int64_t t) const {
     if (args.documents == nullptr) return 0;
     return t >= 0 ? args.documents[b * args.time + t] : numbers(row)[args.width - 1 + t];

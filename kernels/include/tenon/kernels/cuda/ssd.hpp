@@ -33,8 +33,9 @@ struct SsdArgs {
   const S *xbc = nullptr, *projected = nullptr;
   const A *a_log = nullptr, *dt_bias = nullptr, *d = nullptr;
   const std::int32_t* documents = nullptr;
-  A *delta = nullptr, *l = nullptr;  ///< [batch, heads, time]
-  A* tile_sums = nullptr;            ///< [batch, heads, chunks, tiles], of l
+  const std::int32_t* before = nullptr;  ///< document of the place before the first, null = the first's own
+  A *delta = nullptr, *l = nullptr;      ///< [batch, heads, time]
+  A* tile_sums = nullptr;                ///< [batch, heads, chunks, tiles], of l
 
   TENON_BOTH std::int64_t per_group() const { return heads / groups; }
   TENON_BOTH std::int64_t group_columns() const { return per_group() * head_width + 2 * state; }
@@ -74,7 +75,8 @@ struct SsdArgs {
     return s;
   }
   TENON_BOTH bool begins(std::int64_t row, std::int64_t t) const {
-    return documents != nullptr && t > 0 && documents[row] != documents[row - 1];
+    if (documents == nullptr) return false;
+    return t > 0 ? documents[row] != documents[row - 1] : before != nullptr && documents[row] != *before;
   }
   /// Sum of l over the tiles [first, end) of a chunk of one head.
   TENON_BOTH A sum_of_tiles(std::int64_t batch_head, std::int64_t chunk_index, std::int64_t first,
@@ -167,13 +169,14 @@ struct SsdPassStates {
   }
 };
 
-/// What a row of a pass on kept states goes on with; count may be 0.
+/// What a row of a pass on kept states goes on with; count may be 0. The places before `done` have been
+/// computed.
 struct SsdRow {
-  std::int64_t first, count, kept;
+  std::int64_t first, count, kept, done;
 };
 
-/// Places that go on with sequences, one after the other: a block has one head of a row. Threads share the
-/// state's columns, and parts of its rows, whose sums are added in order.
+/// Places that go on with sequences, one after the other, and zeros of padding: a block has one head of a
+/// row. Threads share the state's columns, and parts of its rows, whose sums are added in order.
 template <class S>
 struct SsdGoOn {
   using A = Arith<S>;
@@ -185,7 +188,7 @@ struct SsdGoOn {
 
   Grid mesh() const { return {args.batch * args.heads, kThreads, kThreads * sizeof(A)}; }
 
-  /// Of one sequence: H of every head, and the number of the last document.
+  /// A sequence has H of every head, and the number of the last document.
   static constexpr std::int64_t bytes(std::int64_t heads, std::int64_t state, std::int64_t head_width) {
     return heads * state * head_width * std::int64_t{sizeof(A)} + std::int64_t{sizeof(std::int32_t)};
   }
@@ -203,7 +206,7 @@ struct SsdGoOn {
     A* const sums = block.shared<A>();
     const std::int64_t across = g.head_width < block.threads() ? g.head_width : block.threads();
     const std::int64_t parts = block.threads() / across, length = (g.state + parts - 1) / parts;
-    for (std::int64_t t = 0; t < g.time; ++t) {
+    for (std::int64_t t = row.done; t < g.time; ++t) {
       const std::int64_t place = b * g.time + t;
       S* const to = a.y + (place * g.heads + head) * g.head_width;
       if (t >= row.count) {

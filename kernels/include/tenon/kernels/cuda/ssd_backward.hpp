@@ -1,7 +1,7 @@
 // Backward pass of the state space model: the gradient of l, and of what it is computed from. With
-// M_ij = e^(sum of l between) (C_i . B_j) (dY_i . u_j), and H before and R behind a chunk,
+// M_ij = e^(sum of l between) (C_i . B_j) (dY_i . u_j), and H before and R after a chunk,
 //   dl_k = sum over i >= k of (O_i + sum over j < k of M_ij) + e^(sum of l) <H, R> + sum over j < k of T_j,
-//   O_i = e^(l up to i) C_i' H dY_i,  T_j = e^(l behind j) B_j' R u_j.
+//   O_i = e^(l up to i) C_i' H dY_i,  T_j = e^(l after j) B_j' R u_j.
 // Every term is a product that occurs, so nothing large cancels, as it would in differences of running sums.
 // No sum depends on the order of blocks.
 #pragma once

@@ -121,7 +121,7 @@ TENON_BOTH void ssd_load_state(const A* from, std::int64_t state, std::int64_t h
 enum class SsdOthers { kEarlier, kLater };
 
 /// edges[row] = the sum of l between a row and an edge of its tile: from the tile's begin up to the row with
-/// it, or from behind the row to the tile's end. One thread's share.
+/// it, or from after the row to the tile's end. One thread's share.
 template <class A>
 TENON_BOTH void ssd_edges(const A* l, std::int64_t begin, std::int64_t end, SsdOthers toward, A* edges,
                           int thread) {
@@ -331,7 +331,7 @@ struct SsdTileProducts {
     });
   }
 
-  /// Of kDu: the sums over a slice for the gradients of delta and D.
+  /// Writes, of kDu, the sums over a slice for the gradients of delta and D.
   TENON_BOTH void store_sums(const Memory& m, const SsdTilePlace& place, int thread) const {
     const SsdArgs<S>& g = args;
     const std::int64_t t = place.begin + thread, head = place.owner, at = place.batch * g.time + t;
@@ -350,7 +350,7 @@ struct SsdTileProducts {
   }
 };
 
-/// What a chunk adds to the state behind it, the sum of e^(l behind j) B_j u_j', or to the gradient of the
+/// What a chunk adds to the state after it, the sum of e^(l after j) B_j u_j', or to the gradient of the
 /// state before it, the sum of e^(l up to i) C_i dY_i'.
 template <class S, SsdPass kPass>
 struct SsdChunkStates {
