@@ -7,6 +7,7 @@
 #include "dlrm_shape.hpp"
 #include "field_shape.hpp"
 #include "gpt_shape.hpp"
+#include "mixer_shape.hpp"
 #include "product_limit.hpp"
 
 #include <tenon/observer.hpp>
@@ -138,6 +139,27 @@ Workload gpt(const std::string& name, GptShape shape, const std::string& precisi
       .flops = static_cast<double>(shape.batch) * shape.context * shape.flops_per_token()};
 }
 
+Workload mixer(const std::string& name, MixerShape shape, int steps, Sizes& sizes) {
+  sizes.take("layers", shape.layers);
+  sizes.take("width", shape.width);
+  sizes.take("context", shape.context);
+  sizes.take("batch", shape.batch);
+  const std::int64_t tokens = static_cast<std::int64_t>(shape.batch) * shape.context;
+  const double flops = static_cast<double>(tokens) * shape.flops_per_token();
+  return {.name = name,
+          .title = fmt::format("{}, {} layers, width {}, context {}, batch {}, fp32",
+                               shape.letter == 'M' ? "Mamba-2" : "attention", shape.layers, shape.width,
+                               shape.context, shape.batch),
+          .unit = "tokens",
+          .per_step = static_cast<double>(tokens),
+          .steps = steps,
+          .script = "",
+          .config = [=](const Settings& settings) { return config_text(shape, settings); },
+          .arguments = {},
+          .limit = {.products = {{tokens, shape.vocabulary, shape.width, 3}}, .flops = flops},
+          .flops = flops};
+}
+
 Workload dlrm(const std::string& name, DlrmShape shape, const std::string& precision, int steps,
               Sizes& sizes) {
   sizes.take("rows", shape.rows);
@@ -249,6 +271,10 @@ std::vector<std::pair<std::string, Make>> workloads() {
     add_gpt(fmt::format("gpt-{}", precision), {}, precision, 8);
   for (const char* precision : {"fp32", "bf16"})
     add_gpt(fmt::format("gpt125m-{}", precision), neo_125m_shape(), precision, 4);
+  for (const char letter : {'M', '*'}) {
+    const std::string name = letter == 'M' ? "mamba2" : "attention";
+    all.emplace_back(name, [=](Sizes& sizes) { return mixer(name, {.letter = letter}, 8, sizes); });
+  }
   for (const char* precision : {"fp32", "bf16"})
     add_dlrm(fmt::format("dlrm-{}", precision), {}, precision, 60);
   add_dlrm("tables", tables_shape(), "fp32", 200);

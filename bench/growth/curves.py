@@ -54,6 +54,12 @@ def sequence_curve():
                  points, arithmetic)
 
 
+def mixer_curve(name, title, mixer, why):
+    points = tuple(Point((mixer, "--context", str(context)), max(4, 24 * 1024 // context), 2, context)
+                   for context in (1024, 2048, 4096, 8192, 16384))
+    return Curve(name, title, "tokens of the sequence", f"2 layers of {title} of width 256, one sequence per step", why, points, arithmetic)
+
+
 def rows_curve():
     points = tuple(Point(("tables", "--rows", str(rows)), 200, 40, rows) for rows in (10 ** 4, 10 ** 5, 10 ** 6, 10 ** 7))
     return Curve("rows", "Rows of tables", "rows of each of 4 tables", "4 tables of width 16, 2,048 samples, ids all over the tables",
@@ -61,7 +67,9 @@ def rows_curve():
 
 
 def all_curves():
-    return [ranks_curve(), model_curve(), sequence_curve(), rows_curve()]
+    return [ranks_curve(), model_curve(), sequence_curve(), rows_curve(),
+            mixer_curve("mamba2", "Mamba-2", "mamba2", "1 at any length: products within chunks of 128, and their states"),
+            mixer_curve("attention", "attention", "attention", "the products with weights, and half the context per token for the scores")]
 
 
 def chosen(names):

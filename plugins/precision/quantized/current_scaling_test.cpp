@@ -186,7 +186,7 @@ TEST(CurrentScalingOfSites, N16_EachTensorHasTheScaleOfItsOwnStep) {
   rig.step(1);
   std::string operands;
   for (const auto& [operand, scale] : first.by_operand) operands += operand + " ";
-  ASSERT_EQ(operands, "dgrad.dy fprop.w fprop.x wgrad.dy wgrad.x ") << "dgrad reads the weight of fprop";
+  ASSERT_EQ(operands, "dgrad.dy dgrad.w fprop.w fprop.x wgrad.dy ") << "wgrad reads the codes of fprop's x";
   for (const auto& [operand, scale] : second.by_operand) {
     const bool of_x = operand.ends_with(".x");
     EXPECT_DOUBLE_EQ(scale, first.by_operand.at(operand) * (of_x ? 4 : 1)) << operand;
