@@ -61,19 +61,22 @@ void Source::require_documents(const Corpus& corpus) const {
 // Rows of whole documents: those that begin in the held-out tail are held out.
 void Source::split() {
   const std::int64_t count = corpus_.tokens().size();
-  if (val_corpus_) {
-    train_ = {false, 0, count};
-    val_ = {true, 0, val_corpus_->tokens().size()};
-    return;
-  }
-  auto train = static_cast<std::int64_t>(static_cast<double>(count) * (1.0 - spec_.val_fraction));
-  if (spec_.pack == Pack::kWhole) {
+  /// The end of a share of tokens; of whole documents the first that begins there.
+  const auto end_of = [&](double tokens) {
+    const auto end = static_cast<std::int64_t>(tokens);
+    if (spec_.pack != Pack::kWhole) return end;
     const auto documents = corpus_.documents();
-    const auto held_out = std::lower_bound(documents.begin(), documents.end(), train);
-    train = held_out == documents.end() ? count : *held_out;
-  }
-  train_ = {false, 0, train};
-  val_ = {false, train, count - train};
+    const auto next = std::lower_bound(documents.begin(), documents.end(), end);
+    return next == documents.end() ? count : *next;
+  };
+  const double held_out = val_corpus_ ? 0 : spec_.val_fraction;
+  const std::int64_t train = held_out > 0 ? end_of(static_cast<double>(count) * (1.0 - held_out)) : count;
+  const double used = static_cast<double>(train) * spec_.train_fraction;
+  train_ = {false, 0, spec_.train_fraction < 1 ? std::min(train, end_of(used)) : train};
+  if (val_corpus_)
+    val_ = {true, 0, val_corpus_->tokens().size()};
+  else
+    val_ = {false, train, count - train};
 }
 
 void Source::check_sizes() const {

@@ -48,6 +48,7 @@ struct SourceSpec {
   std::int64_t vocabulary = 0;  ///< 0 = of the tokenizer, else by format
   std::int64_t tokenizer = 0;   ///< tokens of the tokenizer that wrote files of tokens; 0 = not known
   double val_fraction = 0;
+  double train_fraction = 1;  ///< of what is left, from its beginning
   Order order = Order::kRandom;
   Pack pack = Pack::kStream;
   bool split_long = false;  ///< kWhole: documents that are longer than a row are split, not refused

@@ -24,6 +24,7 @@ WindowDataset::WindowDataset(std::string owner, const Options& options, Host& ho
   spec_.context = options.integer("context");
   spec_.vocabulary = options.integer("vocabulary");
   spec_.val_fraction = options.real("val_fraction");
+  spec_.train_fraction = options.real("train_fraction");
   spec_.pack = options.choice("pack", kPacks);
   spec_.split_long = options.choice("long_documents", kLongDocuments);
   read_rule(options);

@@ -133,6 +133,9 @@ class Text final : public WindowDataset {
           .between(0, 0.9)
           .doc_text("share of the tokens, at the end of the file, that is held out for validation; unused "
                     "with val_path"),
+      option::real("train_fraction", "1")
+          .between(1e-6, 1)
+          .doc_text("share of the tokens that are not held out, from the first on, that is trained on"),
       option::path("val_path", nullptr)
           .doc_text("file to validate on, of the same format, in place of a held-out tail"),
       option::text("order", "\"random\"")

@@ -76,6 +76,22 @@ TEST_F(TextTest, Facts) {
   EXPECT_EQ(info.sources[0].sha256.size(), 64u);
 }
 
+TEST_F(TextTest, APartOfTheTextIsTrainedOnAndTheSameTailHeldOut) {
+  const Made made = open(common(1000, "context = 8\nbatch = 4\nval_fraction = 0.1\ntrain_fraction = 0.5"));
+  EXPECT_EQ(made->info().train_samples, 56);  // (450 - 1) / 8
+  EXPECT_EQ(made->info().val_samples, 13);
+  Batch batch(*made.text);
+  std::int32_t last = 0;
+  for (std::int64_t first = 0; first < 400; first += 4) {
+    made->read({.split = Split::kTrain, .first = first, .count = 4}, batch.views);
+    last = std::max(last, *std::max_element(batch.targets.begin(), batch.targets.end()));
+  }
+  EXPECT_LT(last, 450);
+  EXPECT_GT(last, 400);
+  made->read({.split = Split::kVal, .first = 0, .count = 1}, batch.views);
+  EXPECT_EQ(batch.tokens[0], 900);
+}
+
 TEST_F(TextTest, ValidationPredictsEveryHeldOutTokenOnce) {
   for (const int context : {1, 3, 7, 8, 9, 33, 99, 100, 150}) {
     const Made made = open(common(1000, "batch = 2\ncontext = " + std::to_string(context)));
