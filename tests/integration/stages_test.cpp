@@ -178,6 +178,41 @@ transform = "identity"
   EXPECT_EQ(check.status, 0) << check.err;
 }
 
+// A transform may decide what the model is: the stages after it have its [model], with their own laid over
+// it.
+TEST_F(Stages, MayHaveTheModelThatATransformMade) {
+  const std::string file = read_file(scratch_ / "run.toml") + R"(
+[[stage]]
+name = "first"
+
+[[stage]]
+name = "apart"
+transform = "untie"
+
+[[stage]]
+name = "second"
+model = "apart"
+
+[at.second.model]
+clip = 0.5
+)";
+  write_file(scratch_ / "found.toml", file);
+  const Ended check = scratch_.run({"check", "found.toml"});
+  EXPECT_EQ(check.status, 0) << check.err;
+  const Ended ended =
+      scratch_.run({"train", "found.toml", "--quiet", "--run-dir", "found", "--stages", "shared"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::string second = read_file(scratch_ / "found/1/config.resolved.toml");
+  EXPECT_THAT(second, AllOf(HasSubstr("[[model.override]]"), HasSubstr("clip = 0.5")));
+  const Ended again = scratch_.run({"train", "found.toml", "--run-dir", "found", "--stages", "shared"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("stage 3 of 3: second, complete already"));
+  // Without it the weights do not fit the file's model.
+  write_file(scratch_ / "unsaid.toml", replaced(file, "model = \"apart\"\n", ""));
+  EXPECT_THAT(scratch_.run({"train", "unsaid.toml", "--quiet", "--run-dir", "unsaid"}).err,
+              HasSubstr("do not fit this model"));
+}
+
 TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
   const struct {
     const char* text;
@@ -194,6 +229,10 @@ TEST_F(Stages, MistakesAreNamedWithTheirPlace) {
        "did you mean 'lr'"},
       {"[at.b.run]\nsteps = 1\n[[stage]]\nname = \"a\"\n", "[at.b]: there is no stage of that name"},
       {"[[stage]]\nname = \"a\"\nsteps = 3\n", "has no option 'steps'"},
+      {"[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\nmodel = \"a\"\n",
+       "model = \"a\": expected the name of an earlier stage that transforms"},
+      {"[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\ntransform = \"identity\"\nmodel = \"a\"\n",
+       "a transform makes its own model"},
       {"[[stage]]\nname = \"a\"\nextends = [\"nowhere.toml\"]\n", "nowhere.toml"},
   };
   for (const auto& c : cases) {
