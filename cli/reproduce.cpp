@@ -1,5 +1,6 @@
 // tenon reproduce: lists the studies of papers' tables, or runs one.
 #include "command_line.hpp"
+#include "decode_run.hpp"
 #include "power.hpp"
 #include "trained_graph.hpp"
 
@@ -103,6 +104,7 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   request.resolve = resolve;
   request.resolve_config = resolved_config;
   request.evaluate = evaluate_run;
+  request.decode = measure_decoding;
   request.check_simulation = check_simulation;
   request.simulate_site = simulate_site;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;

@@ -112,6 +112,7 @@ Outcome Arms::run(const StudyFile& given, const Size& size, const Request& reque
   read_agreements(out.result);
   count_parameters(out.result, request.resolve);
   compute_differences(out.result);
+  if (!out.runs.interrupted) read_decodings(out.result, request.decode);
   read_verdicts(out.result, plan.experiment);
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder))
     out.result.warnings.push_back(std::move(line));

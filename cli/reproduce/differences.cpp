@@ -57,12 +57,15 @@ std::optional<double> value_of(const StudyResult& result, const ValueName& name,
     if (of == Quantity::kParameters)
       return arm.parameters.empty() ? std::nullopt : std::optional(std::stod(arm.parameters));
     if (!name.begin) return run.value;
-    const auto series = run.record ? run.record->series.find(result.study.metric)
-                                   : std::map<std::string, ab::Series>::const_iterator();
-    if (!run.record || series == run.record->series.end() || series->second.empty() ||
-        series->second.front().step != 0)
-      return std::nullopt;
-    return series->second.front().value;
+    if (!run.record) return std::nullopt;
+    for (const std::string& metric :
+         {result.study.arms[arm_index(result, name.arm)].metric, result.study.metric}) {
+      const auto series = run.record->series.find(metric);
+      if (series == run.record->series.end() || series->second.empty()) continue;
+      const ab::MetricPoint& first = series->second.front();
+      return first.step == 0 ? std::optional(first.value) : std::nullopt;
+    }
+    return std::nullopt;
   }
   const auto stage = name.stage.empty()
                          ? std::prev(run.stages.end())

@@ -7,7 +7,8 @@ namespace tenon::reproduce {
 /// make_slabs_kind().
 #define TENON_STUDY_KINDS(KIND) \
   KIND(arms)                    \
-  KIND(scaling) KIND(time_to) KIND(slabs) KIND(map) KIND(recovery) KIND(sites) KIND(run_sites) KIND(filler)
+  KIND(scaling)                 \
+  KIND(time_to) KIND(slabs) KIND(map) KIND(recovery) KIND(sites) KIND(run_sites) KIND(filler) KIND(search)
 
 #define TENON_DECLARE_KIND(name) std::shared_ptr<StudyKind> make_##name##_kind();
 TENON_STUDY_KINDS(TENON_DECLARE_KIND)

@@ -20,8 +20,7 @@ namespace tenon::reproduce {
 struct ResolvedRun {
   Value root;                      ///< every value, with its origin
   std::vector<std::string> facts;  ///< "parameters: 840960 trained, ...", as `tenon check` prints them
-  /// Of a run in stages, whose last one `root` is: the names of their shared folders, which say what they
-  /// are.
+  /// Names of the shared folders of a run in stages, whose last one `root` is: they say what the stages are.
   std::vector<std::string> stages = {};
 };
 /// Resolves and checks a configuration file under `--set` words. Throws Error for one that cannot run here.

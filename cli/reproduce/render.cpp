@@ -125,8 +125,8 @@ std::string agreements_section(const StudyResult& r) {
 }  // namespace
 
 std::string comparisons_markdown(const StudyResult& result) {
-  return differences_markdown(result) + stages_markdown(result) + columns_section(result) +
-         verdicts_section(result) + agreements_section(result);
+  return differences_markdown(result) + stages_markdown(result) + decoding_markdown(result) +
+         columns_section(result) + verdicts_section(result) + agreements_section(result);
 }
 
 std::string comparisons_text(const StudyResult& r) {
@@ -145,6 +145,7 @@ std::string comparisons_text(const StudyResult& r) {
 
 void comparisons_json(JsonWriter& json, const StudyResult& r) {
   differences_json(json, r);
+  decoding_json(json, r);
   json.objects("evaluations", r.columns, [&](const Column& column) {
     json.member("name", column.data.name);
     json.member("metric", column.data.metric);

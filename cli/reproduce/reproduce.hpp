@@ -19,6 +19,7 @@ struct Request {
   Resolver resolve;
   std::function<Config(const Config& run)> resolve_config = {};  ///< as ab::RunnerOptions::resolve
   Evaluator evaluate = {};                                       ///< of studies with [[evaluate]]
+  DecodeMeasure decode = {};                                     ///< of studies with [decode]
   SimulationCheck check_simulation = {};                         ///< of kinds whose runs are simulations
   SiteSimulator simulate_site = {};                              ///< of kinds that simulate sites
   std::function<void(const std::string& line, bool finished)> progress = {};

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab::Arm& arm,
-                   std::int64_t seed) {
+RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab::Arm& arm, std::int64_t seed,
+                   const std::string& metric) {
   RunResult out;
   out.seed = seed;
   const std::string parent = ab::run_parent(folder, arm.name, seed);
@@ -36,14 +36,15 @@ RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab:
     out.reason = error.what();
     return out;
   }
-  out.stages = read_stages_of(out.record->folder, e.metric);
+  out.stages = read_stages_of(out.record->folder, {metric, e.metric});
   out.status = out.record->status;
   if (out.status != "completed") {
     const auto why = out.record->manifest.find("exit_reason");
     out.reason = why == out.record->manifest.end() ? "" : why->second;
     return out;
   }
-  const std::optional<double> value = out.record->final_value(e.metric);
+  const std::optional<double> own = metric.empty() ? std::nullopt : out.record->final_value(metric);
+  const std::optional<double> value = own ? own : out.record->final_value(e.metric);
   if (!value) {
     out.status = "failed";
     out.reason = fmt::format("no value of {} was recorded", e.metric);
@@ -237,7 +238,7 @@ StudyResult read_results(const StudyFile& study, const Size& size, const Plan& p
   for (std::size_t a = 0; a < e.arms.size(); ++a) {
     ArmResult& arm = out.arms.emplace_back();
     for (const std::int64_t seed : e.seeds) {
-      RunResult run = read_one(e, folder, e.arms[a], seed);
+      RunResult run = read_one(e, folder, e.arms[a], seed, study.arms[a].metric);
       const bool expected = run.status == "completed" || (study.arms[a].may_fail && run.status == "failed") ||
                             run.status == "diverged";
       if (!expected) out.complete = false;

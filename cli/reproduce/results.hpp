@@ -4,6 +4,7 @@
 #include "ab/analysis.hpp"
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
+#include "reproduce/decoding.hpp"
 #include "reproduce/differences.hpp"
 #include "reproduce/plan.hpp"
 #include "reproduce/stage_results.hpp"
@@ -102,6 +103,7 @@ struct StudyResult {
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;
   std::vector<DifferenceResult> differences;  ///< of [[compare]]
+  std::vector<Decoding> decodings;            ///< of [decode]
 
   /// The kind's numbers, which must be there and be `Numbers`.
   template <typename Numbers>

@@ -100,7 +100,7 @@ StoredWeights weights_in(const std::string& model_folder) {
   return out;
 }
 
-std::vector<StageResult> read_stages_of(const std::string& attempt, const std::string& metric) {
+std::vector<StageResult> read_stages_of(const std::string& attempt, const std::vector<std::string>& metrics) {
   std::vector<StageResult> out;
   for (const fs::path& folder : stage_folders(attempt)) {
     StageResult stage;
@@ -123,8 +123,13 @@ std::vector<StageResult> read_stages_of(const std::string& attempt, const std::s
     try {
       const ab::RunRecord run = ab::read_run(stage.folder, ab::RunState::kAny);
       if (run.status != "completed") break;
-      stage.begin = first_value(run, metric);
-      stage.end = finite(run.final_value(metric));
+      const auto metric = std::find_if(metrics.begin(), metrics.end(), [&](const std::string& name) {
+        return run.final_value(name).has_value();
+      });
+      if (metric != metrics.end()) {
+        stage.begin = first_value(run, *metric);
+        stage.end = finite(run.final_value(*metric));
+      }
       stage.updates = run.steps;
       stage.tokens = run.tokens;
       stage.wall_s = run.wall_s;

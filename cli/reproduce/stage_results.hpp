@@ -1,4 +1,4 @@
-// What every stage of a run in stages came to: its loss before the first update and after the last, its
+// Results of every stage of a run in stages: its loss before the first update and after the last, its
 // updates and tokens, parameters and bytes of weights. Reads the folders below an attempt; trains nothing.
 #pragma once
 
@@ -27,7 +27,8 @@ struct StageResult {
 
 /// The stages of an attempt, in their order; none for a run without. Stages that did not complete are left
 /// out.
-std::vector<StageResult> read_stages_of(const std::string& attempt, const std::string& metric);
+/// A stage's value is that of the first of `metrics` that it has.
+std::vector<StageResult> read_stages_of(const std::string& attempt, const std::vector<std::string>& metrics);
 
 /// Parameters and bytes of weights in the files *.safetensors of a model folder. Throws Error(kRun) for a
 /// file that is not one.

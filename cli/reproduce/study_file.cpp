@@ -66,6 +66,9 @@ constexpr OptionSpec kArmOptions[] = {
     option::text("note", "\"\"").doc_text("what the arm keeps, or why it is there"),
     option::paths("extends", "[]").doc_text("configurations laid over the base, in order"),
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
+    option::text("metric", "\"\"")
+        .doc_text("stands for the study's metric in runs of this arm that have it: what is compared may be a "
+                  "part of a sum there"),
     option::text("baseline", "\"\"").doc_text("arm to which its gap is measured; the study's if absent"),
     option::boolean("may_fail", "false").doc_text("a failed run is a result"),
     option::integer("steps_over", "1")
@@ -138,6 +141,7 @@ StudyArm read_arm(const Value& table, std::size_t index) {
   arm.arm.set = texts_of(options, "set");
   arm.title = text_of(options, "title").empty() ? arm.arm.name : text_of(options, "title");
   arm.note = text_of(options, "note");
+  arm.metric = text_of(options, "metric");
   arm.baseline = text_of(options, "baseline");
   arm.may_fail = options.boolean("may_fail");
   arm.steps_over = options.integer("steps_over");
@@ -152,7 +156,7 @@ void each(const Value& root, const char* name, Read&& read) {
 }
 
 std::vector<std::string> study_part_names() {
-  return {"simulate", "evaluate", "agree", "compare"};
+  return {"simulate", "evaluate", "agree", "compare", "decode"};
 }
 
 void read_study_parts(const Value& root, StudyFile& study) {
@@ -176,6 +180,7 @@ void read_study_parts(const Value& root, StudyFile& study) {
                                 options.integer("updates")});
   });
   study.differences = read_differences(root);
+  study.decode = read_decode(root);
 }
 
 void check_study_parts(const StudyFile& study, Problems& problems) {
@@ -213,6 +218,7 @@ void check_study_parts(const StudyFile& study, Problems& problems) {
     if (pair.arm == pair.with) problems.say(table + ".with", "an arm agrees with itself; name another");
   }
   check_differences(study, problems);
+  check_decode(study, problems);
 }
 
 /// Checks of the tables against one another; each problem is reported at the place of its value.
@@ -331,6 +337,7 @@ std::vector<config::TableSpecs> study_tables() {
                                          {"agree", kAgreeOptions, true}};
   for (const char* size : kSizes) tables.push_back({fmt::format("size.{}", size), kSizeOptions});
   for (config::TableSpecs& table : difference_tables()) tables.push_back(std::move(table));
+  for (config::TableSpecs& table : decode_tables()) tables.push_back(std::move(table));
   for (const auto& kind : study_kinds()) {
     for (config::TableSpecs& table : kind->file_tables()) tables.push_back(std::move(table));
   }

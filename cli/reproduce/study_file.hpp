@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/decoding.hpp"
 #include "reproduce/differences.hpp"
 
 #include <tenon/options.hpp>
@@ -62,6 +63,7 @@ struct StudyArm {
   ab::Arm arm;
   std::string title;            ///< for the table; the name if absent
   std::string note;             ///< what it keeps, or its purpose
+  std::string metric;           ///< stands for the study's in this arm, where a run has it; "" for none
   std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
   bool may_fail = false;        ///< a failed run is a result, and is not repeated
   std::int64_t steps_over = 1;  ///< divides the size's steps, for an arm whose slots hold more
@@ -107,6 +109,7 @@ struct StudyFile {
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]
   std::vector<Difference> differences;       ///< [[compare]]
+  std::optional<DecodeTable> decode;         ///< [decode]
 
   /// The study's kind, which must be `Kind`.
   template <typename Kind>
