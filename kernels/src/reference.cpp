@@ -3,7 +3,9 @@
 #include <tenon/kernels/reference/attention.hpp>
 #include <tenon/kernels/reference/batch_norm.hpp>
 #include <tenon/kernels/reference/cached_attention.hpp>
+#include <tenon/kernels/reference/causal_conv.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
+#include <tenon/kernels/reference/gated_norm.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
 #include <tenon/kernels/reference/mor.hpp>
@@ -11,6 +13,7 @@
 #include <tenon/kernels/reference/quantize.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
+#include <tenon/kernels/reference/ssd_chunked.hpp>
 #include <tenon/kernels/reference/window.hpp>
 
 #include "plain_quantize.hpp"
@@ -72,6 +75,17 @@ constexpr Ops<S> make_ops() {
                      .fixed = r::batch_norm_fixed<S>,
                      .backward = r::batch_norm_backward<S>},
       .interaction = {.forward = r::interaction_forward<S>, .backward = r::interaction_backward<S>},
+      .ssd = {.forward_workspace = r::ssd_forward_workspace<S>,
+              .backward_workspace = r::ssd_backward_workspace<S>,
+              .forward = r::ssd_forward<S>,
+              .backward = r::ssd_backward<S>,
+              .finish = r::ssd_finish<S>,
+              .step = r::ssd_step<S>},
+      .causal_conv = {.workspace = r::causal_conv_workspace<S>,
+                      .forward = r::causal_conv_forward<S>,
+                      .backward = r::causal_conv_backward<S>,
+                      .step = r::causal_conv_step<S>},
+      .gated_norm = {.forward = r::gated_norm_forward<S>, .backward = r::gated_norm_backward<S>},
   };
 }
 
@@ -113,6 +127,12 @@ constexpr KernelTable kFloat = {
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),
     .modes = make_batched_complex_gemm_ops<double>(),
+    .ssd_chunked = {.forward_workspace = reference::ssd_chunked_forward_workspace<double>,
+                    .backward_workspace = reference::ssd_chunked_backward_workspace<double>,
+                    .forward = reference::ssd_chunked_forward<double>,
+                    .backward = reference::ssd_chunked_backward<double>,
+                    .finish = reference::ssd_finish<double>,
+                    .step = reference::ssd_step<double>},
 };
 
 }  // namespace

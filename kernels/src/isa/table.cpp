@@ -7,8 +7,10 @@
 #include "isa/batch_norm.inc.hpp"
 #include "isa/batched_complex_gemm.inc.hpp"
 #include "isa/cached_attention.inc.hpp"
+#include "isa/causal_conv.inc.hpp"
 #include "isa/dequantize.inc.hpp"
 #include "isa/elementwise.inc.hpp"
+#include "isa/gated_norm.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/interaction.inc.hpp"
 #include "isa/mor.inc.hpp"
@@ -17,6 +19,8 @@
 #include "isa/quantize.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"
+#include "isa/ssd.inc.hpp"
+#include "isa/ssd_backward.inc.hpp"
 #include "isa/window.inc.hpp"
 
 #define TENON_JOIN_(a, b) a##b
@@ -80,6 +84,17 @@ constexpr Ops<S> make_ops() {
                      .fixed = batch_norm_fixed<S>,
                      .backward = batch_norm_backward<S>},
       .interaction = {.forward = interaction_forward<S>, .backward = interaction_backward<S>},
+      .ssd = {.forward_workspace = ssd_forward_workspace<S>,
+              .backward_workspace = ssd_backward_workspace<S>,
+              .forward = ssd_forward<S>,
+              .backward = ssd_backward<S>,
+              .finish = ssd_finish<S>,
+              .step = ssd_step<S>},
+      .causal_conv = {.workspace = causal_conv_workspace<S>,
+                      .forward = causal_conv_forward<S>,
+                      .backward = causal_conv_backward<S>,
+                      .step = causal_conv_step<S>},
+      .gated_norm = {.forward = gated_norm_forward<S>, .backward = gated_norm_backward<S>},
   };
 }
 

@@ -4,7 +4,9 @@
 
 #include <tenon/kernels/attention.hpp>
 #include <tenon/kernels/cached_attention.hpp>
+#include <tenon/kernels/causal_conv.hpp>
 #include <tenon/kernels/elementwise.hpp>
+#include <tenon/kernels/gated_norm.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
 #include <tenon/kernels/mor.hpp>
@@ -12,6 +14,7 @@
 #include <tenon/kernels/quantize.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/softmax.hpp>
+#include <tenon/kernels/ssd.hpp>
 #include <tenon/kernels/window.hpp>
 
 namespace tenon::kernels {
@@ -30,6 +33,9 @@ struct Ops {
   WindowOps<S> window;
   BatchNormOps<S> batch_norm;
   InteractionOps<S> interaction;
+  SsdOps<S> ssd;
+  CausalConvOps<S> causal_conv;
+  GatedNormOps<S> gated_norm;
 };
 
 /// One kernel set.
@@ -48,6 +54,7 @@ struct KernelTable {
 struct DoubleTable {
   Ops<double> f64;
   BatchedComplexGemmOps<double> modes;
+  SsdOps<double> ssd_chunked;
 };
 
 }  // namespace tenon::kernels
