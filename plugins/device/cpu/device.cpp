@@ -275,9 +275,9 @@ void CpuDevice::open(const DeviceSpec& spec) {
   multiply_ = make_multiply_ops();
   sparse_axis_ops_ = make_sparse_axis_ops();
   signs_ = make_sign_ops();
-  causal_convs_ = make_causal_convs();
-  ssd_ = make_ssd();
-  gated_norms_ = make_gated_norms();
+  causal_convs_ = make_causal_convs(kernels_);
+  ssd_ = make_ssd(kernels_);
+  gated_norms_ = make_gated_norms(kernels_);
   quant_ = make_quant_ops(kernels_);
   mor_ = make_mor_ops(kernels_);
   fft_ = make_fft(kernels_);

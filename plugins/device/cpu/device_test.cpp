@@ -8,6 +8,7 @@
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/sdk/ops/ssd.hpp>
 #include <tenon/sdk/update_rule.hpp>
 #include <tenon/sdk/update_rules.hpp>
 
@@ -49,6 +50,26 @@ TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
       EXPECT_FALSE(cpu::overruns_scratch(implementation, channels, false, true)) << "nothing is gathered";
       EXPECT_FALSE(cpu::overruns_scratch(implementation, channels, true, false)) << "blocks are filled up";
     }
+  }
+}
+
+// Memory that grows with the sequence: states of chunks, which callers keep, and in scratch the gradients of
+// B and C of each block of at most 4 heads. One state for each position would be 64 x 64 elements for each
+// head.
+TEST(CpuDevice, TrainsStateSpaceModelsWithoutAStatePerPosition) {
+  Bench bench("cpu", "auto", 2);
+  const auto scratch = [&](std::int64_t time, std::int64_t chunk) {
+    SsdSpec spec{.batch = 1, .time = time, .heads = 16, .head_width = 64, .groups = 2, .state = 64};
+    spec.chunk = chunk, spec.columns = 20, spec.steps = {{4, 16}};
+    return static_cast<std::int64_t>(bench.device->family<Ssd>().prepare(spec)->scratch_bytes());
+  };
+  for (const std::int64_t chunk : {64, 256}) {
+    const std::int64_t short_one = scratch(2048, chunk), long_one = scratch(16384, chunk);
+    constexpr std::int64_t kBlocks = 2, kGroups = 2, kState = 64;
+    EXPECT_EQ(long_one - short_one, (16384 - 2048) * kBlocks * kGroups * 2 * kState * 4) << "chunk " << chunk;
+    // Workspace of two threads: blocks of 64 x 64 floats, and states before the blocks of one chunk.
+    EXPECT_LE(short_one, (2048 * kBlocks * kGroups * 2 * kState + 2 * (22 + 4 * chunk / 64) * 64 * 64) * 4)
+        << "chunk " << chunk;
   }
 }
 
