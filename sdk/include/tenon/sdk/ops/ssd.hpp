@@ -89,8 +89,8 @@ struct SsdInputs {
   TensorView xbc, projected, a_log, dt_bias, d, documents, initial;
 };
 
-/// Of SsdInputs; each but xbc and projected may be empty. Written: xbc, the steps of projected, initial. The
-/// parameters' are (+)=.
+/// Gradients of SsdInputs; each but xbc and projected may be empty. Written: xbc, the steps of projected,
+/// initial. The parameters' are (+)=.
 struct SsdGradients {
   TensorView xbc, projected, a_log, dt_bias, d, initial;
   bool accumulate = false;  ///< of the parameters' gradients
