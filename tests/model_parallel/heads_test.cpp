@@ -158,7 +158,7 @@ struct Refused {
   const char* words;
 };
 
-/// Of x [4, 6, 12] and documents [4, 6] on a grid of 2 x 2.
+/// Graphs of x [4, 6, 12] and documents [4, 6] on a grid of 2 x 2.
 std::vector<Refused> refusals() {
   const auto part = [](const char* name, const char* input, Numbers dims, Numbers axes) {
     return ShardSpec{std::move(dims), std::move(axes), {}}.node(name, input);

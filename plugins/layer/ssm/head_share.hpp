@@ -34,9 +34,9 @@ class HeadShare {
   std::int64_t heads() const { return groups_ * heads_; }
   std::int64_t columns() const { return heads() * sizes_.head_width; }
   std::int64_t channels() const { return columns() + 2 * groups_ * sizes_.state; }
-  /// Of the rows of the projection that a rank computes: those of all its groups, heads of others included.
+  /// Rows of the projection that a rank computes: those of all its groups, heads of others included.
   std::int64_t rows() const { return groups_ * sizes_.group_rows(); }
-  /// The first of them in this rank's shard of the weight, and likewise of the convolution's channels.
+  /// The first of these in this rank's shard of the weight, and likewise of the convolution's channels.
   std::int64_t first_row() const { return group_ * sizes_.group_rows(); }
   std::int64_t first_channel() const { return group_ * sizes_.group_channels(); }
   /// Whether other ranks have heads of the same group.

@@ -20,14 +20,16 @@ std::ostream& operator<<(std::ostream& out, const RecordedMamba& c) {
 }
 
 struct Setting {
-  const char *precision, *kernels;
+  const char *precision, *device, *kernels;
   double bound;
 };
 // PyTorch's own float32 loses up to 2e-5 where a group has few values (mamba2.json).
-constexpr Setting kSettings[] = {{"fp64", "reference", 1e-12},
-                                 {"fp64", "auto", 1e-12},
-                                 {"fp32", "reference", 5e-5},
-                                 {"fp32", "auto", 5e-5}};
+constexpr Setting kSettings[] = {{"fp64", "cpu", "reference", 1e-12},
+                                 {"fp64", "cpu", "auto", 1e-12},
+                                 {"fp64", "cuda_emulated", "auto", 1e-12},
+                                 {"fp32", "cpu", "reference", 5e-5},
+                                 {"fp32", "cpu", "auto", 5e-5},
+                                 {"fp32", "cuda_emulated", "auto", 5e-5}};
 
 const std::vector<std::pair<std::string, std::string>> kParameters = {{"in_proj", "n.in_proj.weight"},
                                                                       {"conv_weight", "n.conv1d.weight"},
@@ -54,7 +56,7 @@ TEST_P(RecordedLayers, N3_OutputsAndGradientsAreThoseOfPyTorchForAnyChunk) {
   const std::string prefix = std::string(c.name) + ".";
   const Shape x = recorded.shape(prefix + "x");
   for (const Setting& setting : kSettings) {
-    Bench bench("cpu", setting.kernels, 1);
+    Bench bench(setting.device, setting.kernels, 1);
     const auto precision = bench.make_component<Precision>(setting.precision, "");
     for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{4}, x[1], std::int64_t{64}}) {
       NodeSpec node{"n",
@@ -82,7 +84,8 @@ TEST_P(RecordedLayers, N3_OutputsAndGradientsAreThoseOfPyTorchForAnyChunk) {
       harness.backward(1.0, true);
       const auto expect = [&](const std::vector<double>& found, const std::string& name) {
         EXPECT_LT(relative_error(found, recorded.values(prefix + name)), setting.bound)
-            << name << " in chunks of " << chunk << ", " << setting.precision << " " << setting.kernels;
+            << name << " in chunks of " << chunk << ", " << setting.precision << " " << setting.device << " "
+            << setting.kernels;
       };
       expect(harness.value("n"), "y");
       expect(harness.input_gradient("x"), "d_x");
