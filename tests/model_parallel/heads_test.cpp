@@ -145,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, AttentionHeads,
                                            HeadCase{"OverFour", {4}, 8, 4, {0}, {}, true},
                                            HeadCase{"OverTwoAxes", {2, 2}, 8, 4, {1, 0}},
                                            HeadCase{"BesideSamples", {2, 2}, 4, 2, {1}, {0}, true},
-                                           HeadCase{"SamplesAlone", {2, 2}, 2, 1, {}, {1}, true}),
+                                           HeadCase{"SamplesAlone", {2, 2}, 2, 1, {}, {1}, true},
+                                           HeadCase{"ARankWithoutSamples", {4}, 4, 2, {}, {0}, true}),
                          [](const auto& info) { return info.param.title; });
 
 TEST_P(AttentionHeads, N9_AreThoseOfOneRankWithAllGradients) {
