@@ -63,6 +63,10 @@ std::map<std::string, std::string> parse_weights_index(std::string_view text, co
   return files;
 }
 
+Value parse_settings(std::string_view text, const std::string& label) {
+  return parse_json(with_infinity_as_table(text), label);
+}
+
 CheckpointFolder::CheckpointFolder(FileSystem& files, std::string folder) : folder_(std::move(folder)) {
   read_settings(files);
   open_weights(files);
@@ -75,7 +79,7 @@ void CheckpointFolder::read_settings(FileSystem& files) {
         fmt::format("{} has no {}; expected a folder of Hugging Face: {} beside {}, or beside {} with "
                     "its shards",
                     folder_, kSettingsName, kSettingsName, kSingleName, kIndexName));
-  settings_ = parse_json(with_infinity_as_table(read_text(files, path, kMostSettings)), path);
+  settings_ = parse_settings(read_text(files, path, kMostSettings), path);
   const Value* names = settings_.is_table() ? settings_.find("architectures") : nullptr;
   if (names == nullptr || !names->is_array() || names->array().size() != 1 || !names->array()[0].is_text())
     fail_config(fmt::format("{}: expected 'architectures' with one name, such as [\"LlamaForCausalLM\"]{}",

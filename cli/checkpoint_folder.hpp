@@ -18,6 +18,10 @@ namespace tenon::cli {
 /// File by tensor. Throws Error(kConfig) for text that is no index, and for files outside its folder.
 std::map<std::string, std::string> parse_weights_index(std::string_view text, const std::string& label);
 
+/// config.json as a value, with infinity, which JSON has no word for, as {"__float__": "Infinity"}. Throws
+/// Error(kConfig) for text that is no JSON otherwise.
+Value parse_settings(std::string_view text, const std::string& label);
+
 class CheckpointFolder {
  public:
   struct Tensor {

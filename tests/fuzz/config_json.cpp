@@ -7,7 +7,6 @@
 #include "plugins/model/gpt_neo/importer.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/sdk/json.hpp>
 
 namespace {
 
@@ -31,7 +30,7 @@ void read_with(tenon::ModelImporter& importer, const tenon::Value& settings) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenon;
   try {
-    const Value settings = parse_json(fuzz::text_of(data, size), "input");
+    const Value settings = cli::parse_settings(fuzz::text_of(data, size), "input");
     const ResolvedOptions none("importer");
     decoder::Importer decoder(none);
     gpt_neo::Importer gpt_neo(none);

@@ -1,4 +1,4 @@
-// What the names of all architectures share: config.json as it grows, options of layers as text, and the
+// Shared by the names of all architectures: config.json as it grows, options of layers as text, and the
 // refusal of a model that an architecture does not have. Of these, hybrid_names.cpp has Nemotron-H and
 // Mamba-2.
 #pragma once
@@ -53,7 +53,7 @@ class ConfigText {
 void add_rule(NamePlan& plan, const std::string& from, std::initializer_list<const char*> parts,
               const std::string& to);
 
-/// Of Nemotron-H and Mamba-2. Throws Error(kConfig) where they have no such model.
+/// The plan of Nemotron-H and Mamba-2. Throws Error(kConfig) where they have no such model.
 NamePlan hybrid_name_plan(const NamedModel& model);
 
 }  // namespace tenon::decoder

@@ -171,7 +171,7 @@ constexpr std::string_view kFfnOptions[] = {"ffn", "hidden"};
 constexpr std::string_view kMambaOptions[] = {"mamba_heads",    "mamba_head_width", "mamba_state",
                                               "mamba_groups",   "mamba_conv",       "mamba_chunk",
                                               "mamba_dt_limits"};
-/// Of the above, by Kind.
+/// All of the above, by Kind.
 constexpr std::span<const std::string_view> kKindOptions[] = {kAttentionOptions, kFfnOptions, kMambaOptions};
 
 /// A layer of the pattern: the model's options under those of the blocks that match it.

@@ -1,5 +1,5 @@
-// What `rules = "nemotron_h"` asks of a decoder: the order of its layers (Nemotron-H, arXiv 2504.03624) and
-// the options that such models have in common.
+// The rules that `rules = "nemotron_h"` asks a decoder to obey: the order of its layers (Nemotron-H, arXiv
+// 2504.03624) and the options that such models have in common.
 #pragma once
 
 #include "pattern_layer.hpp"
