@@ -222,6 +222,23 @@ TEST_P(Divergences, OfEqualLogitsTheFirstAreChosen) {
     }
 }
 
+TEST_P(Divergences, ManyEqualLogitsAreCountedBitByBit) {
+  constexpr std::int64_t columns = 3000;
+  std::vector<double> teacher(columns);
+  for (std::int64_t j = 0; j < columns; ++j) teacher[j] = static_cast<double>(j % 2);
+  for (const DType dtype : {DType::kF32, DType::kF64})
+    for (const std::int64_t k : {1, 700, 1500, 1600}) {
+      const auto student = logits(columns, "student", dtype);
+      Owned s(device_, {1, columns}, dtype, student), t(device_, {1, columns}, dtype, teacher),
+          targets(device_, {1}, DType::kI32, {0}), loss(device_, {1}, dtype),
+          kept(device_, {1, kDivergenceStatistics}, dtype);
+      ops().divergence({Divergence::kTopK, 1, k}, s, t, targets, loss, kept);
+      EXPECT_NEAR(loss.values()[0],
+                  loss_of({Divergence::kTopK, 1, k}, student.data(), teacher.data(), columns), 2e-4)
+          << k;
+    }
+}
+
 TEST_P(Divergences, ExtremeLogits) {
   const double most = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::kF32, DType::kF64}) {

@@ -5,6 +5,9 @@
 #include "common.hpp"
 #include "device_common/divergences.hpp"
 
+#include <algorithm>
+#include <functional>
+
 namespace tenon::cpu {
 namespace {
 
@@ -12,6 +15,7 @@ using kernels::DivergenceArgs;
 using kernels::DivergenceRow;
 
 constexpr std::int64_t kTermLanes = 8;
+constexpr int kBinBits = 11;  ///< of keys: sign, exponent and, in f32, two bits of the significand
 
 /// Sum of term(j) over [0, n).
 template <class A, class Term>
@@ -146,13 +150,7 @@ class DivergenceRows {
 
   void choose(DivergenceRow<A>& row) const {
     using Key = kernels::OrderKey<A>;
-    const auto reach = [this](Key key) {
-      std::int64_t count = 0;
-      for (std::int64_t j = 0; j < args_.columns; ++j)
-        count += static_cast<std::int64_t>(kernels::order_key(teacher_[j]) >= key);
-      return count;
-    };
-    const Key key = kernels::kth_largest<Key>(args_.top_k, reach);
+    const Key key = kth_key();
     row.threshold = kernels::of_order_key(key);
     std::int64_t above = 0;
     for (std::int64_t j = 0; j < args_.columns; ++j)
@@ -163,6 +161,33 @@ class DivergenceRows {
       --left;
       row.last_tie = static_cast<A>(j);
     }
+  }
+
+  /// The key of the k-th largest logit. Counting keys by their first bits leaves those of one bin, which
+  /// mostly fit a buffer; else every bit of the key is found by counting again.
+  kernels::OrderKey<A> kth_key() const {
+    using Key = kernels::OrderKey<A>;
+    constexpr int kShift = sizeof(Key) * 8 - kBinBits;
+    std::int32_t bins[1 << kBinBits] = {};
+    for (std::int64_t j = 0; j < args_.columns; ++j) ++bins[kernels::order_key(teacher_[j]) >> kShift];
+    std::int64_t wanted = args_.top_k, bin = (1 << kBinBits) - 1;
+    for (; bins[bin] < wanted; --bin) wanted -= bins[bin];
+    if (bins[bin] > kStackElements) {
+      return kernels::kth_largest<Key>(args_.top_k, [this](Key key) {
+        std::int64_t count = 0;
+        for (std::int64_t j = 0; j < args_.columns; ++j)
+          count += static_cast<std::int64_t>(kernels::order_key(teacher_[j]) >= key);
+        return count;
+      });
+    }
+    Key keys[kStackElements];
+    std::int64_t found = 0;
+    for (std::int64_t j = 0; j < args_.columns; ++j) {
+      const Key key = kernels::order_key(teacher_[j]);
+      if (static_cast<std::int64_t>(key >> kShift) == bin) keys[found++] = key;
+    }
+    std::nth_element(keys, keys + wanted - 1, keys + found, std::greater<>());
+    return keys[wanted - 1];
   }
 
   const kernels::Ops<A>& ops_;
