@@ -18,16 +18,12 @@ namespace tenon::minitron {
 namespace {
 
 constexpr std::size_t kMostHeader = std::size_t{100} << 20;
+constexpr double kMostInteger = 1e9;
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
 std::vector<double> reals(const std::vector<std::int64_t>& integers) {
   return {integers.begin(), integers.end()};
-}
-std::vector<std::int64_t> integers(const std::vector<double>& reals) {
-  std::vector<std::int64_t> list;
-  for (const double real : reals) list.push_back(std::llround(real));
-  return list;
 }
 
 Tensors tensors_of(const Importance& importance, const DecoderShape& shape) {
@@ -99,6 +95,17 @@ std::vector<double> elements(const Value& entry, std::string_view data, const st
   return values;
 }
 
+std::vector<std::int64_t> integers(const std::vector<double>& reals, const std::string& label,
+                                   const std::string& name) {
+  std::vector<std::int64_t> list;
+  for (const double real : reals) {
+    if (!(std::abs(real) < kMostInteger) || real != std::floor(real))
+      refuse_file(label, fmt::format("tensor '{}' holds {}, no number of a layer", name, real));
+    list.push_back(static_cast<std::int64_t>(real));
+  }
+  return list;
+}
+
 /// "layers.3.hidden" as 3 and "hidden"; false for another name.
 bool layer_name(const std::string& name, std::int64_t& number, std::string& axis) {
   constexpr std::string_view kBegin = "layers.";
@@ -163,10 +170,10 @@ Importance read_importance(std::string_view bytes, const std::string& label) {
       const std::size_t end = member.key.rfind('.');
       Importance::Depth& depth = found.depth[member.key.substr(6, end - 6)];
       const std::string part = member.key.substr(end + 1);
-      if (part == "layers") depth.numbers = integers(values);
+      if (part == "layers") depth.numbers = integers(values, label, member.key);
       if (part == "scores") depth.scores = std::move(values);
-      if (part == "removed") depth.removed = integers(values);
-      if (part == "run" && values.size() == 1) depth.run = std::llround(values[0]);
+      if (part == "removed") depth.removed = integers(values, label, member.key);
+      if (part == "run" && values.size() == 1) depth.run = integers(values, label, member.key)[0];
     } else {
       refuse_file(label, fmt::format("it has a tensor '{}'", member.key));
     }
@@ -176,6 +183,35 @@ Importance read_importance(std::string_view bytes, const std::string& label) {
       refuse_file(label, fmt::format("depth.{} has {} layers and {} scores", method, depth.numbers.size(),
                                      depth.scores.size()));
   return found;
+}
+
+void require_scores_of(const Importance& importance, const DecoderShape& shape, const std::string& label) {
+  const auto require = [&](std::size_t found, std::int64_t expected, const std::string& what) {
+    if (found != static_cast<std::size_t>(expected))
+      refuse_file(label, fmt::format("it has {} scores for {}, and the model has {}", found, what, expected));
+  };
+  if (!importance.width.empty()) require(importance.width.size(), shape.width, "channels");
+  const auto by_layer = [&](const Importance::ByLayer& scores, const char* what, auto extent) {
+    for (const auto& [number, list] : scores) {
+      const bool there = number < static_cast<std::int64_t>(shape.layers.size());
+      require(list.size(), there ? extent(shape.layers[static_cast<std::size_t>(number)]) : 0,
+              fmt::format("{} of layer {}", what, number));
+    }
+  };
+  by_layer(importance.hidden, "neurons", [](const LayerShape& layer) { return layer.hidden; });
+  by_layer(importance.heads, "heads", [](const LayerShape& layer) { return layer.heads; });
+  by_layer(importance.mamba, "channels of Mamba heads",
+           [](const LayerShape& layer) { return layer.mamba_heads * layer.mamba_head_width; });
+  for (const auto& [method, depth] : importance.depth) {
+    for (const std::vector<std::int64_t>* numbers : {&depth.numbers, &depth.removed}) {
+      for (const std::int64_t number : *numbers) {
+        const bool there = number >= 0 && number < static_cast<std::int64_t>(shape.layers.size());
+        if (!there || shape.layers[static_cast<std::size_t>(number)].skipped)
+          refuse_file(label, fmt::format("depth.{} has a score for layer {}, which the model has not", method,
+                                         number));
+      }
+    }
+  }
 }
 
 }  // namespace tenon::minitron

@@ -19,4 +19,7 @@ std::string importance_bytes(const Importance& importance, const DecoderShape& s
 /// Throws Error(kConfig) that begins with `label` for bytes that are no such file.
 Importance read_importance(std::string_view bytes, const std::string& label);
 
+/// Throws Error(kConfig) that begins with `label` where scores are of a model of other extents.
+void require_scores_of(const Importance& importance, const DecoderShape& shape, const std::string& label);
+
 }  // namespace tenon::minitron

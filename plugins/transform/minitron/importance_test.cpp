@@ -144,6 +144,11 @@ TEST_F(ImportanceRules, AFileKeepsEveryScore) {
   EXPECT_EQ(read.depth.at("bi").scores, measured.depth.at("bi").scores);
   EXPECT_EQ(read.depth.at("loss").numbers, measured.depth.at("loss").numbers);
   EXPECT_EQ(read.depth.at("loss").removed, measured.depth.at("loss").removed);
+  require_scores_of(read, shape, "file");
+  Importance deeper = read;
+  deeper.depth["loss"].numbers[1] = 7;
+  EXPECT_THAT(testing::error_of([&] { require_scores_of(deeper, shape, "file"); }),
+              HasSubstr("file: depth.loss has a score for layer 7, which the model has not"));
   // Cut short or changed anywhere, it is read whole or refused.
   for (std::size_t size = 0; size < bytes.size(); size += 7)
     EXPECT_THAT(testing::error_of([&] { read_importance(std::string_view(bytes).substr(0, size), "file"); }),

@@ -85,7 +85,7 @@ Indices kept_layers(const DecoderShape& shape, const Importance::Depth& depth, s
   if (method == "contiguous" && depth.run == gone) {
     const auto least = std::ranges::min_element(depth.scores) - depth.scores.begin();
     const auto first = std::ranges::find(present, depth.numbers[static_cast<std::size_t>(least)]);
-    go.assign(first, first + gone);
+    go.assign(first, std::min(present.end(), first + gone));
   } else if (iterative && static_cast<std::int64_t>(depth.removed.size()) >= gone) {
     go.assign(depth.removed.begin(), depth.removed.begin() + gone);
   } else if (method == "contiguous" || iterative || depth.numbers.size() != present.size()) {
@@ -147,10 +147,12 @@ Importance Minitron::measured(StoredModel& source, const DecoderShape& shape) {
   return found;
 }
 
-Importance Minitron::read() const {
+Importance Minitron::read(const DecoderShape& shape) const {
   const std::string path(options_.text("importance"));
   const auto files = make_posix_files();
-  return read_importance(read_text(*files, path, kMostFile), path);
+  Importance found = read_importance(read_text(*files, path, kMostFile), path);
+  require_scores_of(found, shape, path);
+  return found;
 }
 
 const Importance& Minitron::importance(StoredModel& source, const DecoderShape& shape) {
@@ -159,7 +161,7 @@ const Importance& Minitron::importance(StoredModel& source, const DecoderShape& 
     found_ = drawn(shape, static_cast<std::uint64_t>(options_.integer("seed")),
                    std::string(options_.text("depth")));
   else if (options_.has("importance"))
-    found_ = read();
+    found_ = read(shape);
   else if (has_data())
     found_ = measured(source, shape);
   else

@@ -127,7 +127,7 @@ class Minitron final : public Transform {
   const Importance& importance(StoredModel& source, const DecoderShape& shape);
   const Importance::Depth& depth(StoredModel& source, const DecoderShape& shape);
   Importance measured(StoredModel& source, const DecoderShape& shape);
-  Importance read() const;
+  Importance read(const DecoderShape& shape) const;
   Calibration& calibration();
   bool has_data() const { return options_.component<Dataset>("data") != nullptr; }
   bool is_random() const { return options_.choice("rank", kRanks) == Rank::kRandom; }

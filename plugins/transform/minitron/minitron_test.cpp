@@ -63,7 +63,7 @@ TEST_F(MinitronTransform, AnEarlierImportanceIsTaken) {
               HasSubstr("the importance has no scores of layers by depth = \"loss\""));
   const auto llama = decoders_.recorded_model(twin("llama"));
   EXPECT_THAT(refusal("hidden = 6\n" + options, *llama),
-              HasSubstr("scores for neurons of layer 1, and the model has 14"));
+              HasSubstr("10 scores for neurons of layer 1, and the model has 14"));
 }
 
 TEST_F(MinitronTransform, ResultIsASourceAndItsFilesAreDrawings) {
