@@ -19,6 +19,9 @@
 namespace tenon::minitron {
 namespace {
 
+/// Nats above the loss of a uniform guess that no trained model has on its own tokens.
+constexpr double kWorseThanGuess = 1;
+
 /// Every product in the type of the weights.
 class PlainPolicy final : public Precision {
  public:
@@ -47,12 +50,15 @@ DType type_of(const StoredModel& source) {
   return table != nullptr && table->dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+/// 0: unknown.
+std::int64_t vocabulary_of(const std::vector<DataAttribute>& attributes) {
+  const auto found = std::ranges::find(attributes, "vocabulary", &DataAttribute::name);
+  return found == attributes.end() ? 0 : found->value;
+}
+
 void require_vocabulary(const StoredModel& source, const DataInfo& data) {
-  const auto of = [](const std::vector<DataAttribute>& attributes) -> std::int64_t {
-    const auto found = std::ranges::find(attributes, "vocabulary", &DataAttribute::name);
-    return found == attributes.end() ? 0 : found->value;
-  };
-  const std::int64_t here = of(data.attributes), there = of(source.description().attributes);
+  const std::int64_t here = vocabulary_of(data.attributes),
+                     there = vocabulary_of(source.description().attributes);
   if (here == 0)
     fail_config(fmt::format(
         "transform minitron: the calibration data say no vocabulary, so their tokens cannot be those "
@@ -300,6 +306,16 @@ GraphSpec calibration_graph(StoredModel& source, const DataInfo& data, const Dec
   graph.nodes.push_back(linear_of(logits, head->inputs[0], integer_option(*head, "vocabulary", 0),
                                   weight.empty() ? "lm_head.weight" : weight, "head"));
   return graph;
+}
+
+void require_known_tokens(double loss, const DataInfo& data, std::string_view folder) {
+  const double guess =
+      std::log(static_cast<double>(std::max<std::int64_t>(1, vocabulary_of(data.attributes))));
+  if (!(loss > guess + kWorseThanGuess)) return;
+  fail_config(fmt::format(
+      "transform minitron: the loss of {} on the calibration data is {:.4g}, and a uniform guess has "
+      "{:.4g}: their tokens are not those that it was trained on; use its own tokenizer",
+      folder, loss, guess));
 }
 
 namespace {

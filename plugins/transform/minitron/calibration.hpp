@@ -87,6 +87,10 @@ GraphSpec plain_graph(StoredModel& source, const DataInfo& data);
 GraphSpec calibration_graph(StoredModel& source, const DataInfo& data, const DecoderShape& shape,
                             const std::string& logits);
 
+/// Throws Error(kConfig) where the model predicts calibration data so much worse than a uniform guess that
+/// they cannot be of its tokenizer.
+void require_known_tokens(double loss, const DataInfo& data, std::string_view folder);
+
 /// Measures what layers cost, by `method` ("loss", "logit_mse", "contiguous"): for a count of layers that go.
 /// `iterative`: one goes, and all others are measured again.
 Importance::Depth measure_depth(Pass& pass, const Calibration& calibration, const DecoderShape& shape,

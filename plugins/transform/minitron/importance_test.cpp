@@ -131,6 +131,14 @@ TEST_F(ImportanceRules, DataOfAnotherVocabularyAreRefused) {
             "23; use the tokenizer that it was trained with");
 }
 
+TEST_F(ImportanceRules, TokensOfAnotherTokenizerAreRefused) {
+  require_known_tokens(4.13, token_info(), "runs/model");  // ln 23 is 3.1355
+  EXPECT_EQ(
+      testing::error_of([&] { require_known_tokens(4.14, token_info(), "runs/model"); }),
+      "transform minitron: the loss of runs/model on the calibration data is 4.14, and a uniform guess has "
+      "3.135: their tokens are not those that it was trained on; use its own tokenizer");
+}
+
 TEST_F(ImportanceRules, AFileKeepsEveryScore) {
   Importance measured = scores(decoders_.recorded_weights(twin("hybrid")));
   measured.depth["loss"] = {{0, 1}, {0.5, -0.25}, {1}, 0};

@@ -139,8 +139,13 @@ Importance Minitron::measured(StoredModel& source, const DecoderShape& shape) {
             logits.empty() ? std::vector<std::string>{} : std::vector<std::string>{logits});
   const auto sums = options_.texts("aggregate");
   Collector collector(shape, kSums.of(sums[0]), kSums.of(sums[1]));
-  for (std::int64_t batch = 0; batch < over.batches(); ++batch) pass.forward(batch, &collector);
+  Pass::Loss loss;
+  for (std::int64_t batch = 0; batch < over.batches(); ++batch) {
+    const Pass::Loss one = pass.forward(batch, &collector);
+    loss.sum += one.sum, loss.count += one.count;
+  }
   Importance found = collector.scores();
+  require_known_tokens(loss.mean(), over.data(), source.folder());
   if (runs_layers)
     found.depth[method] =
         measure_depth(pass, over, shape, method, gone, options_.boolean("iterative"), logits);
