@@ -253,6 +253,30 @@ TEST_F(Cuts, N12_EveryGroupKeepsAsManyMambaHeads) {
   }
 }
 
+TEST_F(Cuts, ScoresAreSumsOverGroupsAndElementsThatStay) {
+  EXPECT_THAT(group_scores(std::vector<double>{1, 5, 4, 3, 9, 0}, 3), ElementsAre(6, 7, 9));
+  // Two heads of 2 elements.
+  const std::vector<double> channels{3, 0, 4, 1};
+  EXPECT_THAT(width_scores(channels, 2), ElementsAre(5, 1));
+  EXPECT_THAT(head_scores(channels, 2, {0}), ElementsAre(3, 4));
+  EXPECT_THAT(highest(std::vector<double>{2, 3, 2, 1, 3}, 3), ElementsAre(0, 1, 4))
+      << "of equal ones the first";
+  // The group of the greatest head is not that of the greatest sum.
+  const auto model = recorded("hybrid");
+  const DecoderShape shape = read_shape(*model);
+  Importance importance;
+  for (const std::int64_t layer : {2, 5}) importance.heads[layer] = {4, 4, 1, 6};
+  // The first Mamba head is greater than the second by elements that go.
+  for (const std::int64_t layer : {0, 4})
+    importance.mamba[layer] = {5, 9, 0, 0, 6, 0, 0, 0, 5, 0, 0, 0, 4, 0, 0, 0};
+  const Targets targets{.heads = 1, .kv_heads = 1, .mamba_heads = 2, .mamba_head_width = 1};
+  const Kept kept = choose(shape, make_plan(shape, targets, nullptr), importance);
+  EXPECT_THAT(kept.layers[2].kv_heads, ElementsAre(0));
+  EXPECT_THAT(kept.layers[2].heads, ElementsAre(0));
+  EXPECT_THAT(kept.layers[0].mamba_head_width, ElementsAre(0));
+  EXPECT_THAT(kept.layers[0].mamba_heads, ElementsAre(1, 2));
+}
+
 TEST_F(Cuts, QueryHeadsTakeTheResidualOfThoseThatGo) {
   const Twin& plain = twin("plain");
   const auto model = decoders_.recorded_model(plain);
