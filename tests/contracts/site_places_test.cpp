@@ -1,6 +1,6 @@
 // Place information for a policy that keeps the first or last blocks or products of a network: each product's
-// place among the blocks, where layers under one number ("h.1.q") are one block, and among the products. Heads
-// are in neither.
+// place among the blocks, where layers under one number ("h.1.q") are one block, and among the products.
+// Heads are in neither.
 #include "support.hpp"
 
 #include <tenon/testing/components.hpp>
@@ -20,7 +20,7 @@ class Listens final : public PlainPrecision {
     return nullptr;
   }
   using Place = std::tuple<std::string, int, int>;  ///< layer, block, blocks
-  std::vector<Place> places, gemms;  ///< of gemms: layer, product, products
+  std::vector<Place> places, gemms;                 ///< of gemms: layer, product, products
 };
 
 TEST(SitePlaces, CountBlocksByTheNumbersInTheirNames) {
