@@ -265,7 +265,7 @@ std::string key_of_stage(Runtime& runtime, const std::vector<Stage>& stages, int
   return stage_key(std::move(resolved), folders, keys);
 }
 
-/// Of the folder of a stage that several runs share.
+/// Name of the folder of a stage that several runs share.
 std::string shared_name(const Stage& stage, const std::string& key) {
   return fmt::format("{}-{}", stage.name, key);
 }

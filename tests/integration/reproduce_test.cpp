@@ -185,6 +185,64 @@ TEST_F(Reproduce, ArmsInStagesAreKeptAndMeasuredStageByStage) {
                            "stage that trains"));
 }
 
+// A search, the ranks that it is tried by, an arm that follows the best one, and what decoding takes.
+TEST_F(Reproduce, TriesTheRanksOfASearchAndLetsTheBestGoOn) {
+  write_file(
+      scratch_ / "large.toml",
+      "[run]\nname = \"x\"\nevaluate_first = true\n[device]\ntype = \"cpu\"\nthreads = 1\n"
+      "[data]\ntype = \"text\"\npath = \"text.txt\"\ncontext = 16\nbatch = 2\n"
+      "[model]\ntype = \"decoder\"\npattern = \"*-\"\nwidth = 16\nheads = 2\nhead_width = 8\nhidden = 24\n"
+      "ffn = \"gelu\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-2\n[recovery]\ntype = \"full\"\n");
+  const std::string stages =
+      "[transform]\nsamples = 4\n[transform.data]\ntype = \"text\"\npath = \"text.txt\"\ncontext = 16\nbatch "
+      "= 2\n"
+      "[[transform.search]]\nwidth = [8, 12]\nhidden = [8, 16, 24]\nmemory_limit = 40000\ncontext = 16\n"
+      "[[stage]]\nname = \"train\"\n[[stage]]\nname = \"width\"\ntransform = \"minitron\"\n"
+      "[[stage]]\nname = \"short\"\nmodel = \"width\"\n";
+  write_file(scratch_ / "short.toml", "extends = [\"large.toml\"]\n" + stages);
+  write_file(scratch_ / "long.toml",
+             "extends = [\"large.toml\"]\n" + stages + "[[stage]]\nname = \"long\"\nmodel = \"width\"\n");
+  const std::string study =
+      "title = \"t\"\npaper = \"none\"\nquestion = \"?\"\nbase = \"large.toml\"\nbaseline = \"one\"\n"
+      "[size.quick]\nsteps = 3\nseeds = [1]\n[size.default]\nsteps = 3\nseeds = [1]\n"
+      "[search]\narm = \"one\"\nstage = \"width\"\nranks = 2\nthen = [\"rest\"]\n"
+      "[decode]\ncontexts = [16]\narms = [\"rest\"]\ntokens = 4\n"
+      "[[arm]]\nname = \"one\"\nextends = [\"short.toml\"]\n"
+      "[[arm]]\nname = \"rest\"\nextends = [\"long.toml\"]\n";
+  write_file(scratch_ / "tiny.toml", study);
+  const Ended ended = reproduce("found");
+  ASSERT_EQ(ended.status, 0) << ended.err << ended.out;
+  const auto json = table("found");
+  const auto& search = json["search"];
+  EXPECT_EQ(search["enumerated"], 6);
+  ASSERT_GE(search["shapes"].size(), 2u);
+  EXPECT_LE(search["shapes"][0]["loss"], search["shapes"][1]["loss"]);
+  const bool first = search["shapes"][0]["trained"] <= search["shapes"][1]["trained"];
+  EXPECT_EQ(search["best"], first ? 1 : 2);
+  ASSERT_EQ(json["arms"].size(), 3u);
+  EXPECT_EQ(json["arms"][0]["name"], "one.1");
+  EXPECT_EQ(json["arms"][2]["parameters"], search["shapes"][first ? 0 : 1]["parameters"]);
+  // The bytes of the closed form are those that were measured, up to rounding.
+  const double measured =
+      json["decoding"][0]["kept_bytes"].get<double>() + json["decoding"][0]["weight_bytes"].get<double>();
+  EXPECT_NEAR(search["shapes"][first ? 0 : 1]["memory"].get<double>(), measured, 256);
+  EXPECT_THAT(read_file(scratch_ / "found/table.md"), ::testing::HasSubstr("Memory limit: 40,000 bytes."));
+  const Ended again = reproduce("found");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, ::testing::HasSubstr("reproduce: 3 runs kept, 0 to continue, 0 to start\n"));
+
+  write_file(scratch_ / "tiny.toml", replaced(study, "seeds = [1]\n[search]", "seeds = [1, 2]\n[search]"));
+  EXPECT_THAT(reproduce("found").err,
+              ::testing::HasSubstr("size.default.seeds: the shapes that a search finds are those of "
+                                   "one seed's model; give one seed"));
+  write_file(scratch_ / "tiny.toml", study);
+  write_file(scratch_ / "short.toml",
+             replaced(read_file(scratch_ / "short.toml"), "memory_limit = 40000", "memory_limit = 900"));
+  EXPECT_NE(reproduce("none").status, 0);
+  EXPECT_THAT(read_file(scratch_ / "none/runs/one.1/1/output.log"),
+              ::testing::HasSubstr("none of 6 shapes is within the bounds: at most 900 bytes"));
+}
+
 TEST_F(Reproduce, AFailureIsTheTablesAndNamesNoFolderOfTheMachine) {
   const auto with = [](const char* name, const char* more) {
     return std::string("\n[[arm]]\nname = \"") + name + "\"\n" + more +

@@ -150,7 +150,11 @@ TEST(MinitronSearch, TheLeastLossComesFirstAndOfEqualOnesTheSmaller) {
   rank(all);
   EXPECT_EQ(all[0].targets.width, 4);
   EXPECT_EQ(all[1].targets.width, 6);
-  Searched found{all, {.parameters = 900}, 12, 1};
+  Searched found;
+  found.ranked = all;
+  found.bounds.parameters = 900;
+  found.enumerated = 12;
+  found.taken = 1;
   EXPECT_THAT(search_json(found), HasSubstr("\"enumerated\": 12,\n  \"within\": 3,\n  \"taken\": 2"));
   EXPECT_THAT(search_json(found), HasSubstr("{\"width\": 6, \"parameters\": 900, "));
   EXPECT_THAT(search_svg(found), HasSubstr("taken: width 6"));
