@@ -1,7 +1,7 @@
 // Time per drawn token after contexts from 256 to 16,384: the hybrid of configs/base/hybrid_tiny.toml against
-// attention alone of the same width, and how many bytes each keeps of a sequence. Ends with 1 where the
-// hybrid's median of 8,192 over 256 misses its aim. Usage: decode_length [--rounds N] [--steps N] [--threads
-// N], where steps are the tokens that are drawn after each context.
+// attention alone and Mamba-2 alone of the same width, and how many bytes each keeps of a sequence. Ends with
+// 1 where the hybrid's median of 8,192 over 256 misses its aim. Usage: decode_length [--rounds N] [--steps N]
+// [--threads N], where steps are the tokens that are drawn after each context.
 #include "step_bench.hpp"
 
 #include "generate/stepwise_generator.hpp"
@@ -24,6 +24,11 @@ constexpr const char* kHybrid =
 constexpr const char* kAttention =
     "pattern = '*-'\nrepeat = 4\nwidth = 128\nposition = 'none'\nheads = 4\nkv_heads = 2\nhidden = 384\n"
     "ffn = 'squared_relu'";
+
+constexpr const char* kMamba =
+    "pattern = 'M-'\nrepeat = 4\nwidth = 128\nposition = 'none'\nheads = 4\nhidden = 384\n"
+    "ffn = 'squared_relu'\nmamba_heads = 16\nmamba_head_width = 16\nmamba_state = 32\nmamba_groups = 2\n"
+    "mamba_chunk = 32";
 
 class DrawnModel {
  public:
@@ -88,26 +93,34 @@ std::vector<double> over(const std::vector<double>& a, const std::vector<double>
 }
 
 int measure(const Settings& settings) {
-  DrawnModel hybrid(kHybrid, settings.threads), attention(kAttention, settings.threads);
-  fmt::print("9 layers M-M-M*-M- and 8 layers *-*-*-*- of width 128, f32, kernels {}, {} thread(s)\n",
-             hybrid.kernels(), settings.threads);
-  fmt::print("kept of a sequence of {} positions: {} KiB and {} KiB\n", kLongest + kRoom,
-             hybrid.kept_bytes() / 1024, attention.kept_bytes() / 1024);
-  hybrid.seconds_per_token(256, settings.steps);
-  attention.seconds_per_token(256, settings.steps);
-  std::map<std::int64_t, std::vector<double>> of_hybrid, of_attention;
+  struct Measured {
+    const char* pattern;
+    DrawnModel model;
+    std::map<std::int64_t, std::vector<double>> seconds = {};
+  };
+  Measured hybrid{"M-M-M*-M-", {kHybrid, settings.threads}};
+  Measured attention{"*-*-*-*-", {kAttention, settings.threads}};
+  Measured mamba{"M-M-M-M-", {kMamba, settings.threads}};
+  fmt::print("width 128, f32, kernels {}, {} thread(s), context {}\n", hybrid.model.kernels(),
+             settings.threads, kLongest + kRoom);
+  for (Measured* one : {&hybrid, &attention, &mamba}) {
+    fmt::print("{:<9} keeps {} KiB of a sequence\n", one->pattern, one->model.kept_bytes() / 1024);
+    one->model.seconds_per_token(256, settings.steps);
+  }
   for (int round = 0; round < settings.rounds; ++round) {
     for (const std::int64_t context : kContexts) {
-      of_hybrid[context].push_back(hybrid.seconds_per_token(context, settings.steps));
-      of_attention[context].push_back(attention.seconds_per_token(context, settings.steps));
+      for (Measured* one : {&hybrid, &attention, &mamba})
+        one->seconds[context].push_back(one->model.seconds_per_token(context, settings.steps));
     }
   }
-  for (const std::int64_t context : kContexts)
-    fmt::print("after {:>5}: hybrid {} us per token, {} x of 256; attention {} us, {} x of the hybrid\n",
-               context, spread(scaled(of_hybrid[context])), spread(over(of_hybrid[context], of_hybrid[256])),
-               spread(scaled(of_attention[context])),
-               spread(over(of_attention[context], of_hybrid[context])));
-  const double growth = median(over(of_hybrid[8192], of_hybrid[256]));
+  for (const std::int64_t context : kContexts) {
+    for (Measured* one : {&hybrid, &attention, &mamba})
+      fmt::print("after {:>5}: {:<9} {} us per token, {} x of 256, {} x of the hybrid\n", context,
+                 one->pattern, spread(scaled(one->seconds[context])),
+                 spread(over(one->seconds[context], one->seconds[256])),
+                 spread(over(one->seconds[context], hybrid.seconds[context])));
+  }
+  const double growth = median(over(hybrid.seconds[8192], hybrid.seconds[256]));
   fmt::print("hybrid, 8192 over 256: {:.2f}, aim at most {}{}\n", growth, kAim,
              growth > kAim ? ": missed" : "");
   return growth > kAim ? 1 : 0;
