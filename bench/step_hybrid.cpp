@@ -19,12 +19,8 @@ constexpr std::int64_t kTime = 2048, kHeads = 16, kHeadWidth = 64, kState = 64;
 class Scanning {
  public:
   Scanning(Device& device, std::int64_t chunk, DType dtype) : device_(device), dtype_(dtype) {
-    spec_ = {.batch = 1,
-             .time = kTime,
-             .heads = kHeads,
-             .head_width = kHeadWidth,
-             .state = kState,
-             .chunk = chunk};
+    spec_.batch = 1, spec_.time = kTime, spec_.heads = kHeads, spec_.head_width = kHeadWidth;
+    spec_.state = kState, spec_.chunk = chunk;
     spec_.columns = kHeads * kHeadWidth + spec_.xbc_columns() + kHeads;
     spec_.steps = {{spec_.columns - kHeads, kHeads}};
     spec_.dtype = dtype;

@@ -59,7 +59,8 @@ TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
 TEST(CpuDevice, TrainsStateSpaceModelsWithoutAStatePerPosition) {
   Bench bench("cpu", "auto", 2);
   const auto scratch = [&](std::int64_t time, std::int64_t chunk) {
-    SsdSpec spec{.batch = 1, .time = time, .heads = 16, .head_width = 64, .groups = 2, .state = 64};
+    SsdSpec spec;
+    spec.batch = 1, spec.time = time, spec.heads = 16, spec.head_width = 64, spec.groups = 2, spec.state = 64;
     spec.chunk = chunk, spec.columns = 20, spec.steps = {{4, 16}};
     return static_cast<std::int64_t>(bench.device->family<Ssd>().prepare(spec)->scratch_bytes());
   };
