@@ -76,6 +76,7 @@ class Mixture final : public WindowDataset {
       option::real("val_fraction", "0.1")
           .between(0, 0.9)
           .doc_text("share of the tokens of each source, at its end, that is held out for validation"),
+      kTrainFractionOption,
       option::text("order", "\"shuffled\"").one_of(kOrders).doc_text("within a source, as in dataset.text"),
       option::integer("vocabulary", "0")
           .between(0, 2147483647)

@@ -24,6 +24,10 @@ inline constexpr auto kLongDocuments = option::choice<bool>({{"refuse", false}, 
 inline constexpr const char* kFormats[] = {"auto", "bytes", "nanogpt", "llmc", nullptr};
 inline constexpr OptionSpec kContextOption =
     option::integer("context", "128").between(1, 1 << 20).in_unit("tokens").doc_text("length of a sample");
+inline constexpr OptionSpec kTrainFractionOption =
+    option::real("train_fraction", "1")
+        .between(1e-6, 1)
+        .doc_text("share of the tokens that are not held out, from the first on, that is trained on");
 inline constexpr OptionSpec kBatchOption =
     option::integer("batch", "16").between(1, 1 << 20).in_unit("samples").doc_text("samples per micro-batch");
 inline constexpr OptionSpec kTokenizerOption =
@@ -133,9 +137,7 @@ class Text final : public WindowDataset {
           .between(0, 0.9)
           .doc_text("share of the tokens, at the end of the file, that is held out for validation; unused "
                     "with val_path"),
-      option::real("train_fraction", "1")
-          .between(1e-6, 1)
-          .doc_text("share of the tokens that are not held out, from the first on, that is trained on"),
+      kTrainFractionOption,
       option::path("val_path", nullptr)
           .doc_text("file to validate on, of the same format, in place of a held-out tail"),
       option::text("order", "\"random\"")
