@@ -36,20 +36,8 @@ inline GptShape study_shape() {
 /// precision: lines of [precision].
 inline std::string config_text(const GptShape& shape, const std::string& precision,
                                const Settings& settings) {
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-clip = 1.0
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "text"
-context = {}
-batch = {}
-[model]
+  return run_on_text(settings, shape.context, shape.batch) +
+         fmt::format(R"([model]
 type = "gpt_neo"
 layers = {}
 width = {}
@@ -60,8 +48,7 @@ vocabulary = {}
 [optimizer]
 type = "adamw"
 )",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.context,
-                     shape.batch, shape.layers, shape.width, shape.heads, shape.vocabulary, precision);
+                     shape.layers, shape.width, shape.heads, shape.vocabulary, precision);
 }
 
 /// Arguments of step_gpt_torch.py; precision: fp32 or bf16.

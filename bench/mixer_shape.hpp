@@ -30,20 +30,8 @@ struct MixerShape {
 };
 
 inline std::string config_text(const MixerShape& shape, const Settings& settings) {
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-clip = 1.0
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "text"
-context = {}
-batch = {}
-[model]
+  return run_on_text(settings, shape.context, shape.batch) +
+         fmt::format(R"([model]
 type = "decoder"
 pattern = "{}"
 repeat = {}
@@ -61,8 +49,7 @@ type = "fp32"
 [optimizer]
 type = "adamw"
 )",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.context,
-                     shape.batch, shape.letter, shape.layers, shape.width,
+                     shape.letter, shape.layers, shape.width,
                      std::max(1, shape.width / MixerShape::kHeadWidth), shape.width, shape.mamba_heads(),
                      MixerShape::kHeadWidth, MixerShape::kState, MixerShape::kChunk, shape.vocabulary);
 }

@@ -38,6 +38,25 @@ inline void print_json(std::initializer_list<std::pair<const char*, double>> fig
   fmt::print("}}\n");
 }
 
+/// [run], [device] and [data] of a short run on text.
+inline std::string run_on_text(const Settings& settings, int context, int batch) {
+  return fmt::format(R"([run]
+name = "bench"
+steps = {}
+log_every = {}
+eval_batches = 1
+clip = 1.0
+[device]
+type = "cpu"
+threads = {}
+[data]
+type = "text"
+context = {}
+batch = {}
+)",
+                     settings.steps, std::max(1, settings.steps / 2), settings.threads, context, batch);
+}
+
 /// Runs this configuration, with `plugin` beside those found unless it is null.
 inline RunResult train(const std::string& config, const tenon_plugin_v1_t* plugin) {
   Runtime runtime;

@@ -14,26 +14,12 @@ struct DistilShape {
 };
 
 std::string run_text(const DistilShape& shape, const std::string& precision, const Settings& settings) {
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-clip = 1.0
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "text"
-context = {}
-batch = {}
-[precision]
+  return bench::run_on_text(settings, shape.context, shape.batch) + fmt::format(R"([precision]
 type = "{}"
 [optimizer]
 type = "adamw"
 )",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.context,
-                     shape.batch, precision);
+                                                                                precision);
 }
 
 std::string model_text(const DistilShape& shape, int blocks) {

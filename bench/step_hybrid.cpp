@@ -109,20 +109,7 @@ struct HybridShape {
   int width, hidden, time, batch, heads, head_width, state, groups, chunk;
 
   std::string config(const Settings& settings) const {
-    return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-clip = 1.0
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "text"
-path = "{}/data/text/tinyshakespeare.txt"
-context = {}
-batch = {}
+    return run_on_text(settings, time, batch) + fmt::format(R"(path = "{}/data/text/tinyshakespeare.txt"
 [model]
 type = "decoder"
 pattern = "{}"
@@ -145,8 +132,8 @@ type = "adamw"
 lr = 1e-3
 weight_decay = 0.1
 )",
-                       settings.steps, std::max(1, settings.steps / 2), settings.threads, TENON_SOURCE_DIR,
-                       time, batch, pattern, width, hidden, heads, head_width, state, groups, chunk);
+                                                            TENON_SOURCE_DIR, pattern, width, hidden, heads,
+                                                            head_width, state, groups, chunk);
   }
   std::string arguments(const Settings& settings) const {
     return fmt::format(
