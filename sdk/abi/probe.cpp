@@ -70,6 +70,7 @@
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/packed_files.hpp>
 #include <tenon/sdk/permutation.hpp>
+#include <tenon/sdk/plain_precision.hpp>
 #include <tenon/sdk/prompts.hpp>
 #include <tenon/sdk/quantizer.hpp>
 #include <tenon/sdk/row_update.hpp>
@@ -559,6 +560,9 @@ TYPE(PackedFile)
 
 // <tenon/sdk/permutation.hpp>
 TYPE(Permutation)
+
+// <tenon/sdk/plain_precision.hpp>
+TYPE(PlainPrecision)
 
 // <tenon/sdk/prompts.hpp>
 TYPE(PromptLine)

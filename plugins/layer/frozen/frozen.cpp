@@ -12,6 +12,7 @@
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/sdk/outside_training.hpp>
+#include <tenon/sdk/plain_precision.hpp>
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
@@ -26,22 +27,6 @@
 
 namespace tenon::frozen {
 namespace {
-
-/// For runs without [precision]: every product in the run's own types.
-class PlainPolicy final : public Precision {
- public:
-  PlainPolicy(DType activations, DType parameters) : activations_(activations), parameters_(parameters) {}
-  DType activations() const override { return activations_; }
-  DType parameters() const override { return parameters_; }
-  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
-  double loss_scale() const override { return 1; }
-  bool after_backward(const BackwardStats& stats) override { return !stats.found_non_finite; }
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
-
- private:
-  DType activations_, parameters_;
-};
 
 /// What outputs that are stored parameters begin with.
 constexpr std::string_view kParameter = "parameter:";
@@ -315,7 +300,7 @@ void Frozen::infer(InferContext& context) {
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   if (policy_ == nullptr) {
-    plain_ = std::make_unique<PlainPolicy>(context.activations(), context.parameters());
+    plain_ = std::make_unique<PlainPrecision>(context.activations(), context.parameters());
     policy_ = plain_.get();
   }
   const auto model = service<StoredModels>(context, "stored models").open(model_, step_);

@@ -4,6 +4,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/language_model.hpp>
+#include <tenon/sdk/plain_precision.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>
@@ -21,22 +22,6 @@ namespace {
 
 /// Nats above the loss of a uniform guess that no trained model has on its own tokens.
 constexpr double kWorseThanGuess = 1;
-
-/// Every product in the type of the weights.
-class PlainPolicy final : public Precision {
- public:
-  explicit PlainPolicy(DType type) : type_(type) {}
-  DType activations() const override { return type_; }
-  DType parameters() const override { return type_; }
-  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
-  double loss_scale() const override { return 1; }
-  bool after_backward(const BackwardStats& stats) override { return !stats.found_non_finite; }
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
-
- private:
-  DType type_;
-};
 
 const StoredTensor* find(const StoredModel& source, std::string_view name) {
   const auto parameters = source.parameters();
@@ -157,7 +142,7 @@ Pass::Pass(Calibration& calibration, const GraphSpec& graph, StoredModel& source
     fail_config("transform minitron: this program offers no layers, on which importance is measured");
   spec.device = calibration.device_;
   spec.host = &calibration.host_;
-  plain_ = std::make_unique<PlainPolicy>(type_of(source));
+  plain_ = std::make_unique<PlainPrecision>(type_of(source), type_of(source));
   spec.precision = calibration.precision_ != nullptr ? calibration.precision_ : plain_.get();
   spec.batch = calibration.data_.batch();
   spec.training = false;
