@@ -427,12 +427,14 @@ class Placeholders {
 }  // namespace
 
 std::vector<config::TableSpecs> stage_tables() {
-  std::vector<config::TableSpecs> tables(2);
+  std::vector<config::TableSpecs> tables(3);
   tables[0].path = "stage";
   tables[0].specs = kStage;
   tables[0].is_list = true;
   tables[1].path = "at";
   tables[1].open = true;
+  tables[2].path = "transform";  // options of the stages that transform, whose types the stages have
+  tables[2].open = true;
   return tables;
 }
 
