@@ -1,4 +1,5 @@
-// The speed at which a trained language model goes on with a text, and what it keeps for that. Serves reproduce.
+// The speed at which a trained language model goes on with a text, and what it keeps for that. Serves
+// reproduce.
 #pragma once
 
 #include "reproduce/decoding.hpp"

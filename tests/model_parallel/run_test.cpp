@@ -47,21 +47,18 @@ TEST(MeshRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
 
 TEST(MeshRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   const Scratch scratch;
-  std::string heads_apart;
-  for (const std::string part : {"q", "k", "v"}) {
-    heads_apart += "\n[[model.insert]]\nafter = \"transformer.h.0.attn.attention." + part +
-                   "_proj\"\nname = \"" + part + "_apart\"\ntype = \"repartition\"\ndims = [2]\naxes = [0]\n";
-  }
-  write_file(scratch / "run.toml", on_grid("[2, 1]", heads_apart));
+  write_file(scratch / "run.toml", "extends = \"" TENON_SOURCE_DIR
+                                   "/configs/base/lenet5.toml\"\n[run]\nsteps = 1\n[parallel]\n"
+                                   "grid = [2, 1]\n[transport]\ntype = \"thread\"\n"
+                                   "[[model.insert]]\nafter = \"conv1\"\nname = \"apart\"\n"
+                                   "type = \"repartition\"\ndims = [0]\naxes = [0]\n");
   const Ended ended = scratch.train();
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(
-      ended.err,
-      AllOf(
-          HasSubstr("'transformer.h.0.attn.attention' (attention) needs unsharded inputs"),
-          HasSubstr(
-              "'q_apart' is sharded over the mesh: [2, 16, 16], dimension 2 sharded over axis 0 at 0, 8, 16"),
-          HasSubstr("Put a node of type 'repartition' before it")));
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("'conv1.pool' (max_pool2d) needs unsharded inputs"),
+                    HasSubstr("'conv1.act' is sharded over the mesh: [64, 6, 28, 28], dimension 0 sharded "
+                              "over axis 0 at 0, 32, 64"),
+                    HasSubstr("Put a node of type 'repartition' before it")));
 }
 
 TEST(MeshRun, OptionsThatDoNotFitTheGridAreRefusedOnAllRanksAlike) {
