@@ -178,7 +178,7 @@ void Pass::load(StoredModel& source) {
 
 TensorView Pass::on_host(const TensorView& view, std::vector<std::byte>& memory) const {
   if (view.space == MemorySpace::kHost) return view;
-  memory.resize(static_cast<std::size_t>(view.bytes()));
+  memory.resize(view.bytes());
   const TensorView host{memory.data(), view.shape, view.dtype, MemorySpace::kHost};
   calibration_.device_->copy(view, host);
   calibration_.device_->synchronize();
@@ -385,7 +385,7 @@ Importance::Depth measure_depth(Pass& pass, const Calibration& calibration, cons
   std::vector<double> now = depth.scores;
   while (static_cast<std::int64_t>(gone.size()) < count) {
     const auto least = std::ranges::min_element(now) - now.begin();
-    gone.push_back(sets[static_cast<std::size_t>(least)][0]);
+    gone.push_back(sets[least][0]);
     depth.removed.push_back(gone.back()->number);
     sets.erase(sets.begin() + least);
     if (static_cast<std::int64_t>(gone.size()) < count) now = costs.of(sets, gone);

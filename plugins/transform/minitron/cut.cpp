@@ -247,11 +247,11 @@ class Rows {
   std::byte* selected(std::int64_t begin, std::int64_t end) {
     const std::int64_t element = dtype_bytes(dtype_, 1);
     const std::int64_t width = cut_.columns ? static_cast<std::int64_t>(cut_.columns->size()) : columns_;
-    out_.resize(static_cast<std::size_t>((end - begin) * width * element));
+    out_.resize((end - begin) * width * element);
     std::byte* to = out_.data();
     for (std::int64_t i = begin; i < end; ++i) {
       std::byte* const row = read_.data() + (row_of(i) - row_of(begin)) * columns_ * element;
-      if (cut_.merged) merge((*cut_.merged)[static_cast<std::size_t>(i)], row);
+      if (cut_.merged) merge((*cut_.merged)[i], row);
       if (!cut_.columns) {
         std::memcpy(to, row, static_cast<std::size_t>(columns_ * element));
         to += columns_ * element;
@@ -266,15 +266,13 @@ class Rows {
   }
 
  private:
-  std::int64_t row_of(std::int64_t i) const {
-    return cut_.rows ? (*cut_.rows)[static_cast<std::size_t>(i)] : i;
-  }
+  std::int64_t row_of(std::int64_t i) const { return cut_.rows ? (*cut_.rows)[i] : i; }
   void read(std::int64_t first, std::int64_t count, std::vector<std::byte>& bytes) {
     Shape offset = shape_, extents = shape_;
     for (int dim = 0; dim < offset.rank(); ++dim) offset[dim] = 0;
     offset[0] = first;
     extents[0] = count;
-    bytes.resize(static_cast<std::size_t>(dtype_bytes(dtype_, count * columns_)));
+    bytes.resize(dtype_bytes(dtype_, count * columns_));
     source_.read(cut_.from, offset, {bytes.data(), extents, dtype_, MemorySpace::kHost});
   }
   void merge(std::int64_t gone, std::byte* row) {
@@ -351,7 +349,7 @@ class CutList {
     if (found == layers_.end()) return;  // the layer goes
     const PlannedLayer& layer = *found->second.first;
     cut.to = layer.to.prefix() + std::string(rest);
-    const KeptLayer& own = kept_.layers[static_cast<std::size_t>(layer.to.number)];
+    const KeptLayer& own = kept_.layers[layer.to.number];
     const bool merges = std::ranges::any_of(own.merged, [](std::int64_t head) { return head >= 0; });
     if (merge_ && merges && rest.starts_with("self_attn.q_proj."))
       cut.merged = shared(elements_of(own.merged, layer.from.head_width));

@@ -109,7 +109,7 @@ std::vector<bool> marks(std::size_t count, const Indices* kept) {
   std::vector<bool> stays(count);
   if (kept == nullptr) return stays;
   for (const std::int64_t index : *kept)
-    if (index < static_cast<std::int64_t>(count)) stays[static_cast<std::size_t>(index)] = true;
+    if (index < static_cast<std::int64_t>(count)) stays[index] = true;
   return stays;
 }
 
@@ -149,8 +149,7 @@ Panel depth_panel(const Importance::Depth& depth, const DecoderShape& shape, con
   for (const std::int64_t number : depth.numbers) {
     const auto stays = [&](const PlannedLayer& layer) { return layer.from.number == number; };
     panel.stays.push_back(std::ranges::any_of(plan.layers, stays));
-    panel.labels.push_back(
-        fmt::format("{}{}", number, shape.layers[static_cast<std::size_t>(number)].letter()));
+    panel.labels.push_back(fmt::format("{}{}", number, shape.layers[number].letter()));
   }
   return panel;
 }

@@ -125,7 +125,7 @@ void Collector::compare_stream(const LayerShape* layer, const TensorView& value,
 void Collector::see(std::string_view node, const TensorView& value) {
   if (value.shape.rank() != 3) return;
   std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(value.elements()));
+  values.reserve(value.elements());
   for_each_real(value, [&](double element) { values.push_back(element); });
   if (const auto hook = hooks_.find(node); hook != hooks_.end()) add(hook->second, value, values);
   if (const auto stream = streams_.find(node); stream != streams_.end())

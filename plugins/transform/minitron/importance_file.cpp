@@ -194,7 +194,7 @@ void require_scores_of(const Importance& importance, const DecoderShape& shape, 
   const auto by_layer = [&](const Importance::ByLayer& scores, const char* what, auto extent) {
     for (const auto& [number, list] : scores) {
       const bool there = number < static_cast<std::int64_t>(shape.layers.size());
-      require(list.size(), there ? extent(shape.layers[static_cast<std::size_t>(number)]) : 0,
+      require(list.size(), there ? extent(shape.layers[number]) : 0,
               fmt::format("{} of layer {}", what, number));
     }
   };
@@ -206,7 +206,7 @@ void require_scores_of(const Importance& importance, const DecoderShape& shape, 
     for (const std::vector<std::int64_t>* numbers : {&depth.numbers, &depth.removed}) {
       for (const std::int64_t number : *numbers) {
         const bool there = number >= 0 && number < static_cast<std::int64_t>(shape.layers.size());
-        if (!there || shape.layers[static_cast<std::size_t>(number)].skipped)
+        if (!there || shape.layers[number].skipped)
           refuse_file(label, fmt::format("depth.{} has a score for layer {}, which the model has not", method,
                                          number));
       }

@@ -47,9 +47,7 @@ Indices highest_of_groups(const std::vector<double>& scores, std::int64_t groups
 /// Indices by falling score; of equal ones the first comes first.
 Indices ranking(std::span<const double> scores) {
   Indices order = everything(static_cast<std::int64_t>(scores.size()));
-  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
-  });
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return scores[a] > scores[b]; });
   return order;
 }
 
@@ -62,7 +60,7 @@ void keep_heads_of_group(std::span<const double> scores, std::int64_t first, std
     const std::int64_t partner = 2 * count - rank + 1;
     const bool takes = partner > count && partner <= static_cast<std::int64_t>(order.size());
     kept.heads.push_back(first + head);
-    kept.merged.push_back(takes ? first + order[static_cast<std::size_t>(partner - 1)] : -1);
+    kept.merged.push_back(takes ? first + order[partner - 1] : -1);
   }
 }
 
@@ -103,7 +101,7 @@ void keep_mamba(const PlannedLayer& layer, const Importance& importance, KeptLay
 
 Indices highest(std::span<const double> scores, std::int64_t count) {
   Indices kept = ranking(scores);
-  kept.resize(static_cast<std::size_t>(count));
+  kept.resize(count);
   std::ranges::sort(kept);
   return kept;
 }

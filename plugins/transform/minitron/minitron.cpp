@@ -84,7 +84,7 @@ Indices kept_layers(const DecoderShape& shape, const Importance::Depth& depth, s
   Indices go;
   if (method == "contiguous" && depth.run == gone) {
     const auto least = std::ranges::min_element(depth.scores) - depth.scores.begin();
-    const auto first = std::ranges::find(present, depth.numbers[static_cast<std::size_t>(least)]);
+    const auto first = std::ranges::find(present, depth.numbers[least]);
     go.assign(first, std::min(present.end(), first + gone));
   } else if (iterative && static_cast<std::int64_t>(depth.removed.size()) >= gone) {
     go.assign(depth.removed.begin(), depth.removed.begin() + gone);
@@ -95,8 +95,7 @@ Indices kept_layers(const DecoderShape& shape, const Importance::Depth& depth, s
                     method, iterative ? ", iterative," : "", gone));
   } else {
     Indices kept;
-    for (const std::int64_t index : highest(depth.scores, count))
-      kept.push_back(depth.numbers[static_cast<std::size_t>(index)]);
+    for (const std::int64_t index : highest(depth.scores, count)) kept.push_back(depth.numbers[index]);
     return kept;
   }
   std::erase_if(present, [&](std::int64_t number) { return std::ranges::find(go, number) != go.end(); });

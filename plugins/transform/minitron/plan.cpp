@@ -91,7 +91,7 @@ void check_layers(const std::vector<std::int64_t>& kept, const DecoderShape& sha
     if (number < 0 || number >= count)
       problems.push_back(fmt::format("layers: {} is no layer of the model; expected numbers from 0 to {}",
                                      number, count - 1));
-    else if (shape.layers[static_cast<std::size_t>(number)].skipped)
+    else if (shape.layers[number].skipped)
       problems.push_back(fmt::format("layers: {} is skipped by [[model.block]], so it cannot stay", number));
     if (!seen.insert(number).second) problems.push_back(fmt::format("layers: {} is there twice", number));
   }
