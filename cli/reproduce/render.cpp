@@ -186,7 +186,6 @@ void comparisons_json(JsonWriter& json, const StudyResult& r) {
 namespace {
 
 using ab::fixed;
-using ab::fixed_signed;
 
 std::string joined(const std::vector<std::string>& list, const char* none, const char* between = "; ") {
   std::string out;

@@ -336,7 +336,9 @@ TEST_P(Divergences, N13_DistancesAndTheirGradientsAreThoseOfTheDefinition) {
           // Sums are in double.
           const double rounding = 8 * unit(arithmetic(dtype)) + static_cast<double>(columns) * 0x1p-53;
           EXPECT_NEAR(losses[r], expected, rounding * (1 + expected)) << where;
-          if (r == 0) EXPECT_EQ(losses[r], 0) << where;
+          if (r == 0) {
+            EXPECT_EQ(losses[r], 0) << where;
+          }
           for (std::int64_t j = 0; j < columns; ++j) {
             const double start = y[j], step = 1e-4 * (1 + std::abs(start));
             y[j] = start + step;

@@ -293,8 +293,10 @@ TEST(DistillationLayer, RowsThatDoNotCountChangeNothing) {
       learner.harness.backward(1, true);
       gradients.push_back(learner.harness.gradient("n.weight"));
       const auto dx = learner.harness.input_gradient("x_student");
-      for (std::size_t i = 0; i < dx.size(); ++i)
-        if (fields[1].values[i / kWidth] < 0) EXPECT_EQ(dx[i], 0) << c.name;
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        if (fields[1].values[i / kWidth] >= 0) continue;
+        EXPECT_EQ(dx[i], 0) << c.name;
+      }
     }
     EXPECT_EQ(counts[0], 6) << c.name;
     EXPECT_GT(sums[0], 0.1) << c.name;
@@ -317,8 +319,10 @@ TEST(HiddenMatchLayer, RowsThatDoNotCountChangeNothing) {
       EXPECT_EQ(learner.harness.executor().losses().back().count, 4);
       learner.harness.backward(1, true);
       const auto dx = learner.harness.input_gradient("student");
-      for (std::size_t i = 0; i < dx.size(); ++i)
-        if (fields[2].values[i / 5] < 0) EXPECT_EQ(dx[i], 0) << loss;
+      for (std::size_t i = 0; i < dx.size(); ++i) {
+        if (fields[2].values[i / 5] >= 0) continue;
+        EXPECT_EQ(dx[i], 0) << loss;
+      }
     }
     EXPECT_GT(sums[0], 0.1) << loss;
     EXPECT_EQ(sums[0], sums[1]) << loss;
