@@ -86,8 +86,11 @@ inline double peer_rate(const Settings& settings, const std::string& script, con
   if (pipe == nullptr) return -1;
   std::array<char, 128> line{};
   const bool read = std::fgets(line.data(), line.size(), pipe) != nullptr;
-  const int status = ::pclose(pipe);
-  return read && status == 0 ? std::atof(line.data()) : -1;
+  const double rate = read ? std::atof(line.data()) : -1;
+  // A script that still writes when the pipe closes would fail.
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
+  }
+  return ::pclose(pipe) == 0 ? rate : -1;
 }
 
 inline double median(std::vector<double> values) {
