@@ -7,7 +7,6 @@
 #include "generate/stepwise_generator.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/language_model.hpp>
 #include <tenon/parameter.hpp>
 
 #include <fmt/format.h>
@@ -22,20 +21,6 @@ namespace {
 constexpr std::int32_t kFirstToken = 32;
 constexpr std::int64_t kTokenValues = 64;
 
-LanguageGraph graph_of(TrainedModel& trained, const std::string& run, const DataInfo& data) {
-  LanguageGraph result;
-  result.graph = trained.graph(data, [&](train::NamedComponent<Model>& model, const DataInfo& seen) {
-    auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
-    if (language == nullptr)
-      fail_config(fmt::format("{} trains no language model (it does not offer {}), so it cannot decode", run,
-                              LanguageModel::kId));
-    LanguageGraph graph = model.guarded(*language)->language_graph(seen);
-    result.logits = graph.logits;
-    return std::move(graph.graph);
-  });
-  return result;
-}
-
 }  // namespace
 
 reproduce::Decoding measure_decoding(const std::string& run, std::int64_t context, std::int64_t tokens) {
@@ -49,7 +34,8 @@ reproduce::Decoding measure_decoding(const std::string& run, std::int64_t contex
   generate::GeneratorSettings settings;
   settings.batch = 1;
   settings.made = [&](Executor& executor) { trained.restore_sites(executor, 0); };
-  generate::StepwiseGenerator generator(trained.spec(), graph_of(trained, run, data), data, settings);
+  generate::StepwiseGenerator generator(trained.spec(), trained.language_graph("tenon reproduce", data), data,
+                                        settings);
   const auto weights =
       make_parameter_set("live", generator.parameters(), trained.device(), SetContents::kEverything);
   trained.load(*weights, 0);

@@ -337,23 +337,6 @@ Request request_of(const po::variables_map& values) {
   return request;
 }
 
-LanguageGraph language_graph(TrainedRun& run, TrainedModel& trained, const DataInfo& data) {
-  LanguageGraph result;
-  result.graph = trained.graph(data, [&](train::NamedComponent<Model>& model, const DataInfo& seen) {
-    auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
-    if (language == nullptr) {
-      fail_config(
-          fmt::format("tenon generate: run {} trains the model '{}', which is no language model (it does not "
-                      "offer {})",
-                      run.folder(), run.type("model"), LanguageModel::kId));
-    }
-    LanguageGraph graph = model.guarded(*language)->language_graph(seen);
-    result.logits = graph.logits;
-    return std::move(graph.graph);
-  });
-  return result;
-}
-
 /// Draws all answers. A single text is printed as it grows unless it is printed as JSON.
 class Texts {
  public:
@@ -512,7 +495,7 @@ int draw_texts(const Request& request, TrainedRun& run) {
   const auto stored = run.open(request.step);
   TrainedModel trained(run, *stored);
   const DataInfo data = generate::StepwiseGenerator::prompt_data(trained.data()->info());
-  LanguageGraph graph = language_graph(run, trained, data);
+  LanguageGraph graph = trained.language_graph("tenon generate", data);
   const Words words(trained.data());
   std::vector<PromptLine> prompts;
   if (request.prompt) {

@@ -5,10 +5,13 @@
 #include "loop/parts.hpp"
 #include "run/state_io.hpp"
 
+#include <tenon/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace tenon::cli {
 
@@ -51,6 +54,23 @@ ExecutorSpec TrainedModel::spec() {
 
 GraphSpec TrainedModel::graph(const DataInfo& data, const Build& build) {
   return train::edit_graph([&] { return build(model_, data); }, data, run_.checked().model_edits);
+}
+
+LanguageGraph TrainedModel::language_graph(const char* command, const DataInfo& data) {
+  LanguageGraph result;
+  result.graph = graph(data, [&](train::NamedComponent<Model>& model, const DataInfo& seen) {
+    auto* language = static_cast<LanguageModel*>(model->query(LanguageModel::kId));
+    if (language == nullptr) {
+      fail_config(
+          fmt::format("{}: run {} trains the model '{}', which is no language model (it does not "
+                      "offer {})",
+                      command, run_.folder(), run_.type("model"), LanguageModel::kId));
+    }
+    LanguageGraph found = model.guarded(*language)->language_graph(seen);
+    result.logits = found.logits;
+    return std::move(found.graph);
+  });
+  return result;
 }
 
 void TrainedModel::load(ParameterSet& weights, int replica) {

@@ -11,6 +11,7 @@
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/language_model.hpp>
 #include <tenon/model.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/transport.hpp>
@@ -40,6 +41,9 @@ class TrainedModel {
   ExecutorSpec spec();
   /// What `build` returns for `data`, with the run's edits of the model.
   GraphSpec graph(const DataInfo& data, const Build& build);
+  /// The graph from tokens to logits, with the run's edits of the model. Throws Error(kConfig) that begins
+  /// with `command` where the model is no language model.
+  LanguageGraph language_graph(const char* command, const DataInfo& data);
   /// Fills `weights` with those of replica `replica`.
   void load(ParameterSet& weights, int replica);
   /// The state of the graph's sites and of the policy (histories of largest values, decisions), which
