@@ -105,7 +105,7 @@ TEST(Differences, ArePerSeedAndJudgedByTheMeanOrByEverySeed) {
   EXPECT_THAT(differences_text(r), HasSubstr("required at most −0.25, every seed: NOT MET\n"));
 }
 
-// Of the drop from the teacher to the pruned model, the share that training won back.
+// The share that training wins back of the drop from the teacher to the pruned model.
 TEST(Differences, AShareIsOfTheWayFromTheFirstValueToTheThird) {
   Difference regained = difference("kd:begin", "kd");
   regained.over = value_name("kd:teacher");

@@ -38,7 +38,7 @@ const Published kPublished[] = {
     {"llama3_405b", 405'853'388'800, 4 * 126 * 8 * 128, 131072LL * 4 * 126 * 8 * 128},
     {"phi3_mini", 3'821'079'552, 4 * 32 * 32 * 96, 2047LL * 4 * 32 * 32 * 96},
     {"phi3_small", 7'392'272'384, 4 * 32 * 8 * 128, 8192LL * 4 * 32 * 8 * 128},
-    // Of a Mamba-2 layer in bf16: 4 bytes per head x state x width of it, 2 x 3 columns of D + 2 groups x
+    // A Mamba-2 layer in bf16 keeps 4 bytes per head x state x width of it, 2 x 3 columns of D + 2 groups x
     // state.
     {"nemotron_h_4b", 4'489'223'040, 4 * 4 * 8 * 128, 8192LL * 4 * 4 * 8 * 128,
      24LL * (4 * 112 * 128 * 64 + 6 * (112 * 64 + 2 * 8 * 128))},

@@ -42,7 +42,7 @@ class ChunkedHead {
   DType type() const { return logit_type_; }     ///< of logits and losses
   std::int64_t chunk() const { return chunk_; }  ///< rows that exist at a time
   bool keeps_logits() const { return logits_.index >= 0; }
-  SavedRef lse() const { return lse_; }  ///< [rows], of whoever computes cross-entropies of the logits
+  SavedRef lse() const { return lse_; }  ///< [rows], for layers that compute cross-entropies of the logits
 
   /// Calls visit(begin, end, logits) for the rows of every chunk, in order.
   template <typename Visit>

@@ -209,7 +209,7 @@ std::string blocks_of(const NameRule& rule) {
 }
 
 TEST(HybridNames, PutPartsOfAllGroupsTogether) {
-  // Of a group: 2 heads of width 2, state 3: z 0-3, x 4-7, B 8-10, C 11-13, time steps 14-15.
+  // A group has 2 heads of width 2, state 3: z 0-3, x 4-7, B 8-10, C 11-13, time steps 14-15.
   const NamePlan plan = plan_of(hybrid("M-", "mamba_groups = 2\nmamba_state = 3\n"));
   EXPECT_EQ(blocks_of(rule_of(plan, "model.layers.0.mamba.in_proj.weight")),
             "0+4 16+4 4+4 20+4 8+3 24+3 11+3 27+3 14+2 30+2");
