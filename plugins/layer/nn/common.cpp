@@ -6,45 +6,9 @@
 #include <algorithm>
 
 namespace tenon::nn {
-namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-}  // namespace
-
-std::int64_t columns_of(const Shape& shape) {
-  return shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-}
-
-std::int64_t rows_of(const Shape& shape) {
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
-  return rows;
-}
-
-TensorView matrix(TensorView view) {
-  return view.reshaped({rows_of(view.shape), columns_of(view.shape)});
-}
-
-TensorView flat(TensorView view) {
-  return view.reshaped({view.elements()});
-}
-
 Shape with_columns(Shape shape, std::int64_t columns) {
   shape[shape.rank() - 1] = columns;
   return shape;
-}
-
-TensorView window(TensorView bytes, std::size_t offset, DType dtype, const Shape& shape) {
-  return {static_cast<std::byte*>(bytes.data) + offset, shape, dtype, bytes.space};
-}
-
-std::size_t window_bytes(DType dtype, std::int64_t elements) {
-  return (static_cast<std::size_t>(dtype_bytes(dtype, elements)) + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-DType statistics(DType activations) {
-  return activations == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
 ParameterSpec weight_parameter(const InferContext& context, const Options& options, const Shape& shape,
@@ -67,10 +31,6 @@ ParameterSpec vector_parameter(const InferContext& context, std::string_view mem
   spec.decay = false;
   spec.init = init;
   return spec;
-}
-
-void refuse(const InferContext& context, const std::string& what) {
-  fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink) {
@@ -104,31 +64,6 @@ void expect_alike(const InferContext& context, const Layout& a, const Layout& b)
     refuse(context, "the inputs must be sharded alike over the mesh, found " + layout_text(a) + ", and " +
                         layout_text(b) + "; put a repartition before one");
   }
-}
-
-std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x) {
-  const Mesh& mesh = context.mesh();
-  const std::vector<int> taken = sharded_axes(x);
-  std::vector<int> axes;
-  for (const std::int64_t wanted : options.integers("axes")) {
-    if (wanted >= mesh.axes()) {
-      refuse(context, fmt::format("option 'axes' names axis {} of the mesh, but parallel.grid has {} "
-                                  "axes",
-                                  wanted, mesh.axes()));
-    }
-    const auto axis = static_cast<int>(wanted);
-    const auto has = [axis](const std::vector<int>& list) {
-      return std::find(list.begin(), list.end(), axis) != list.end();
-    };
-    if (has(axes)) refuse(context, fmt::format("option 'axes' names axis {} twice", axis));
-    if (has(taken)) {
-      refuse(context, fmt::format("axis {} of option 'axes' shards input 0 already ({}); name another axis, "
-                                  "or put a repartition before the layer that leaves axis {} to copies",
-                                  axis, layout_text(x), axis));
-    }
-    axes.push_back(axis);
-  }
-  return axes;
 }
 
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,

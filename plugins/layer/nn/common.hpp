@@ -1,6 +1,8 @@
 // Shapes, names, checks, layouts and small steps that several layers of this plugin share.
 #pragma once
 
+#include "layer_common/values.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
@@ -16,20 +18,18 @@
 
 namespace tenon::nn {
 
-/// A value seen as a matrix: the last extent is the columns, all others together are the rows.
-std::int64_t rows_of(const Shape& shape);
-std::int64_t columns_of(const Shape& shape);
-TensorView matrix(TensorView view);
-TensorView flat(TensorView view);
+using layer_common::columns_of;
+using layer_common::flat;
+using layer_common::free_axes;
+using layer_common::matrix;
+using layer_common::refuse;
+using layer_common::rows_of;
+using layer_common::statistics;
+using layer_common::window;
+using layer_common::window_bytes;
+
 /// The shape with another last extent.
 Shape with_columns(Shape shape, std::int64_t columns);
-/// A tensor inside the bytes of a workspace.
-TensorView window(TensorView bytes, std::size_t offset, DType dtype, const Shape& shape);
-/// Bytes of a tensor inside a workspace, rounded up so that the next tensor is aligned.
-std::size_t window_bytes(DType dtype, std::int64_t elements);
-
-/// dtype of statistics, logits and losses: f32, or f64 for f64 activations.
-DType statistics(DType activations);
 
 /// A matrix of normal initial values, decayed. Its name is the option `weight`, which ties it to another
 /// layer's, or "<node>.weight".
@@ -38,9 +38,6 @@ ParameterSpec weight_parameter(const InferContext& context, const Options& optio
 /// A vector that no weight decay touches: "<node>.<member>".
 ParameterSpec vector_parameter(const InferContext& context, std::string_view member, std::int64_t extent,
                                Initializer init);
-
-/// Throws Error(kConfig): "layer 'h.0.mlp.c_fc': <what>".
-[[noreturn]] void refuse(const InferContext& context, const std::string& what);
 
 /// sink (+)= gradient: the backward of a layer whose derivative is one. Writes nothing to an empty sink.
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
@@ -61,8 +58,6 @@ bool rows_are_positions(const Shape& x);
 Layout expect_parts(const InferContext& context, int index);
 /// Refuses two layouts of different shape, or that are not sharded alike.
 void expect_alike(const InferContext& context, const Layout& a, const Layout& b);
-/// Option `axes`: axes of the mesh, each once, over which input 0 in layout `x` is not sharded.
-std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
 
 /// `layout` with so many elements in dimension `dim`, sharded evenly over `axes` together; no axes: whole
 /// there.

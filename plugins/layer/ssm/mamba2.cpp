@@ -2,11 +2,21 @@
 #include "mamba2.hpp"
 
 #include "layer_common/documents.hpp"
+#include "layer_common/values.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace tenon::ssm {
+
+using layer_common::flat;
+using layer_common::free_axes;
+using layer_common::matrix;
+using layer_common::refuse;
+using layer_common::statistics;
+using layer_common::window;
+using layer_common::window_bytes;
+
 namespace {
 
 ParameterSpec plain(std::initializer_list<std::int64_t> shape, Initializer init, double scale, DType dtype) {
@@ -48,7 +58,7 @@ void Mamba2::infer(InferContext& context) {
   elementwise_ = &device_->family<Elementwise>();
   check_options(context);
   std::string problem;
-  share_ = HeadShare(sizes_, context.mesh(), free_axes(context, x), problem);
+  share_ = HeadShare(sizes_, context.mesh(), free_axes(context, options_, x), problem);
   if (!problem.empty()) refuse(context, problem);
 
   // Samples as in x, heads over the axes: ranks along any of them have other terms of a parameter's gradient.
@@ -122,29 +132,6 @@ void Mamba2::check_options(InferContext& context) const {
            fmt::format("option 'dt_limits' is [{}, {}]; expected the lower bound first, or 0 for none",
                        limits[0], limits[1]));
   }
-}
-
-std::vector<int> Mamba2::free_axes(InferContext& context, const Layout& x) const {
-  const std::vector<int> taken = sharded_axes(x);
-  std::vector<int> axes;
-  const auto has = [](const std::vector<int>& list, int axis) {
-    return std::find(list.begin(), list.end(), axis) != list.end();
-  };
-  for (const std::int64_t wanted : options_.integers("axes")) {
-    if (wanted >= context.mesh().axes()) {
-      refuse(context, fmt::format("option 'axes' names axis {} of the mesh, but parallel.grid has {} axes",
-                                  wanted, context.mesh().axes()));
-    }
-    const auto axis = static_cast<int>(wanted);
-    if (has(axes, axis)) refuse(context, fmt::format("option 'axes' names axis {} twice", axis));
-    if (has(taken, axis)) {
-      refuse(context, fmt::format("axis {} of option 'axes' shards the samples of x already ({}); name "
-                                  "another axis",
-                                  axis, layout_text(x)));
-    }
-    axes.push_back(axis);
-  }
-  return axes;
 }
 
 Mamba2::Held Mamba2::declare(InferContext& context, std::string_view member, ParameterSpec spec,

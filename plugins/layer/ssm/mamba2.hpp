@@ -5,11 +5,13 @@
 // wherever it is.
 #pragma once
 
-#include "common.hpp"
 #include "head_share.hpp"
 #include "shared_norm.hpp"
 
+#include <tenon/device.hpp>
+#include <tenon/layer.hpp>
 #include <tenon/ops/elementwise.hpp>
+#include <tenon/plugin.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
 #include <tenon/sdk/ops/ssd.hpp>
 #include <tenon/stepwise.hpp>
@@ -83,7 +85,6 @@ class Mamba2 final : public Layer, public StepwiseLayer {
   void check_options(InferContext& context) const;
   /// The layout of x; refuses what this layer cannot share.
   Layout expect_samples(InferContext& context);
-  std::vector<int> free_axes(InferContext& context, const Layout& x) const;
   void declare_parameters(InferContext& context, const Layout& heads);
   Held declare(InferContext& context, std::string_view member, ParameterSpec spec, const Layout& heads);
   void prepare(InferContext& context);

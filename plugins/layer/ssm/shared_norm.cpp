@@ -1,11 +1,16 @@
 // Gated norm over groups that several ranks share.
 #include "shared_norm.hpp"
 
-#include "common.hpp"
+#include "layer_common/values.hpp"
 
 #include <cstring>
 
 namespace tenon::ssm {
+
+using layer_common::flat;
+using layer_common::statistics;
+using layer_common::window;
+using layer_common::window_bytes;
 namespace {
 
 Box columns_at(const Shape& shape, std::int64_t first) {
