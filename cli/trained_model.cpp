@@ -83,7 +83,7 @@ void TrainedModel::load(ParameterSet& weights, const std::string& name, const Pa
   if (RowTable* table = weights.table(info.index)) {
     graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       stored_.checkpoint().read_slice(name, Shape{ids.front(), 0}, rows);
-      table->write(ids, rows);
+      table->fill(ids, rows);
     });
     return;
   }

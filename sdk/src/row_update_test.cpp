@@ -21,8 +21,8 @@ namespace {
 template <typename Real>
 struct Rows {
   Rows(std::int64_t rows, std::int64_t width, DType dtype)
-      : weights(make_row_table("w", dtype, rows, width, 0, rows)),
-        state(make_row_table("s", dtype, rows, 1, 0, rows)) {
+      : weights(make_row_table({.table = "w", .last = rows, .width = width, .dtype = dtype}, rows)),
+        state(make_row_table({.table = "s", .last = rows, .width = 1, .dtype = dtype}, rows)) {
     std::vector<std::int64_t> all(rows);
     std::iota(all.begin(), all.end(), std::int64_t{0});
     std::vector<Real> start(rows * width);
@@ -161,8 +161,8 @@ TEST(RowUpdate, SaysWhatDoesNotFit) {
     }
     return std::string("nothing was thrown");
   };
-  const auto half = make_row_table("h", DType::kBF16, 9, 4, 0, 9),
-             wide = make_row_table("d", DType::kF64, 9, 1, 0, 9);
+  const auto half = make_row_table({.table = "h", .last = 9, .width = 4, .dtype = DType::kBF16}, 9),
+             wide = make_row_table({.table = "d", .last = 9, .width = 1, .dtype = DType::kF64}, 9);
   EXPECT_EQ(message(*half, {}, rows.gradient), "a row update takes tables of f32 and f64, found bf16");
   RowGradient narrow = rows.gradient;
   narrow.values.shape = Shape{3, 2};

@@ -105,7 +105,7 @@ Snapshot take_snapshot(const RankState& state, const SlotMark* mark) {
       continue;
     }
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-      entry.table->read(ids, rows);
+      entry.table->scan(ids, rows);
       copy.insert(copy.end(), rows.raw().begin(), rows.raw().end());
     });
   }
@@ -139,7 +139,7 @@ void give_back(const RankState& state, Snapshot& held) {
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       std::memcpy(rows.raw().data(), bytes.data() + used, rows.raw().size());
       used += rows.raw().size();
-      entry.table->write(ids, rows);
+      entry.table->fill(ids, rows);
     });
   }
   StateRestorer restorer(held.components);

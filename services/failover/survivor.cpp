@@ -233,9 +233,9 @@ void Survivor::share_state(const Survivors& survivors) {
   for (const StateEntry& entry : rank_.state.entries()) {
     if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-      entry.table->read(ids, rows);
+      entry.table->scan(ids, rows);
       group->broadcast(rows, survivors.first);
-      entry.table->write(ids, rows);
+      entry.table->fill(ids, rows);
     });
   }
   share_components(survivors, *group);

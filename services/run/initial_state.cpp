@@ -36,7 +36,7 @@ const StoredTensor* find(std::span<const StoredTensor> tensors, std::string_view
 void read_table(StoredModel& model, std::string_view tensor, RowTable& table) {
   graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
     model.read(tensor, Shape{ids.front(), 0}, rows);
-    table.write(ids, rows);
+    table.fill(ids, rows);
   });
 }
 

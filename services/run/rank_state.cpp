@@ -33,7 +33,7 @@ TensorView stage(const RowTable& table, std::span<const std::int64_t> ids, std::
   view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
   memory.resize(view.bytes());
   view.data = memory.data();
-  if (!ids.empty()) table.read(ids, view);
+  if (!ids.empty()) table.scan(ids, view);
   return view;
 }
 TensorView stage(const RowTable& table, std::vector<std::byte>& memory) {
@@ -228,7 +228,7 @@ std::string RankState::digests() const {
     const RowTable& table = *entry.table;
     hasher.begin(name, table.dtype(), Shape{table.owned_last() - table.owned_first(), table.width()});
     graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-      table.read(ids, rows);
+      table.scan(ids, rows);
       hasher.feed(rows.raw());
     });
     hasher.end();
@@ -308,7 +308,7 @@ void RankState::restore(CheckpointReader& reader, const RunShape& shape, Continu
     }
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       source.read(entry.name, Shape{ids.front(), 0}, rows);
-      entry.table->write(ids, rows);
+      entry.table->fill(ids, rows);
     });
   }
   RankSource scalars(source, m_.rank, std::to_string(saved_position(reader, m_.replica, shape)));
@@ -341,7 +341,7 @@ void RankState::reset_optimizer() const {
   for (const Updater::TableState& state : m_.updater->table_state()) {
     graph::for_each_chunk(*state.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
-      state.table->write(ids, rows);
+      state.table->fill(ids, rows);
     });
   }
 }
@@ -374,7 +374,7 @@ RestoredRows RankState::restore_rows(CheckpointReader* reader, const IsLost& is_
         lost.push_back(ids[i]);
       }
       if (lost.empty()) return;
-      entry.table->write(lost, rows.rows(0, static_cast<std::int64_t>(lost.size())));
+      entry.table->fill(lost, rows.rows(0, static_cast<std::int64_t>(lost.size())));
       if (is_weight) restored.rows += static_cast<std::int64_t>(lost.size());
       restored.bytes += static_cast<std::int64_t>(lost.size() * row_bytes);
     });

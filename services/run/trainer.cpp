@@ -77,20 +77,28 @@ using graph::saturating_sum;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
-std::int64_t table_bytes(const ParameterSpec& spec, const Part<Optimizer>& optimizer) {
-  std::int64_t width = spec.shape[1];
-  auto* const rows = optimizer.offered<RowOptimizer>();
-  if (rows != nullptr && spec.trainable) {
-    for (const RowStateSlot& slot : optimizer.guarded(*rows)->row_slots())
-      width += slot.width == 0 ? spec.shape[1] : slot.width;
+/// Host memory of a table and its optimizer rows, of all ranks that share it.
+std::int64_t table_bytes(const ParameterSpec& spec, const Part<Optimizer>& optimizer,
+                         const TablePlaces& places) {
+  RowMemorySpec rows{.table = spec.name, .last = spec.shape[0], .width = spec.shape[1], .dtype = spec.dtype};
+  std::int64_t sum = places.host_bytes(rows);
+  auto* const by_rows = optimizer.offered<RowOptimizer>();
+  if (by_rows == nullptr || !spec.trainable) return sum;
+  for (const RowStateSlot& slot : optimizer.guarded(*by_rows)->row_slots()) {
+    const std::string state = std::string("optimizer.") + slot.name;
+    rows.state = state;
+    rows.width = slot.width == 0 ? spec.shape[1] : slot.width;
+    sum = saturating_sum(sum, places.host_bytes(rows));
   }
-  return dtype_bytes(spec.dtype, saturating_product(spec.shape[0], width));
+  return sum;
 }
 
-std::int64_t parameter_bytes(const ParameterInfo& info, const Part<Optimizer>& optimizer, int replicas) {
+std::int64_t parameter_bytes(const ParameterInfo& info, const Part<Optimizer>& optimizer,
+                             const TablePlaces& places, int replicas) {
   const ParameterSpec& spec = info.spec;
   if (spec.role == Role::kRowTable) {
-    return saturating_product(table_bytes(spec, optimizer), is_sharded(spec, kReplicaAxis) ? 1 : replicas);
+    return saturating_product(table_bytes(spec, optimizer, places),
+                              is_sharded(spec, kReplicaAxis) ? 1 : replicas);
   }
   const bool trained = spec.role == Role::kParameter && spec.trainable;
   std::int64_t elements = info.local.elements() * (trained ? 2 : 1);
@@ -99,23 +107,17 @@ std::int64_t parameter_bytes(const ParameterInfo& info, const Part<Optimizer>& o
   return saturating_product(dtype_bytes(spec.dtype, elements), replicas);
 }
 
-/// Bytes of weights, gradients and optimizer state of `replicas` replicas in one process.
-std::int64_t model_bytes(std::span<const ParameterInfo> parameters, const Part<Optimizer>& optimizer,
-                         int replicas) {
-  std::int64_t sum = 0;
-  for (const ParameterInfo& info : parameters)
-    sum = saturating_sum(sum, parameter_bytes(info, optimizer, replicas));
-  return sum;
-}
-
-/// Throws Error(kConfig) that names the largest parameters if that is more than `available` bytes.
-void require_memory(std::span<const ParameterInfo> parameters, const Part<Optimizer>& optimizer, int replicas,
-                    std::int64_t available) {
-  const std::int64_t needed = model_bytes(parameters, optimizer, replicas);
-  if (available <= 0 || needed <= available) return;
+/// Throws Error(kConfig) that names the largest parameters if weights, gradients and optimizer state of
+/// `replicas` replicas in one process take more than `available` bytes.
+void require_memory(std::span<const ParameterInfo> parameters, const Part<Optimizer>& optimizer,
+                    const TablePlaces& places, int replicas, std::int64_t available) {
+  std::int64_t needed = 0;
   std::vector<std::pair<std::int64_t, std::string>> terms;
-  for (const ParameterInfo& info : parameters)
-    terms.emplace_back(parameter_bytes(info, optimizer, replicas), info.spec.name);
+  for (const ParameterInfo& info : parameters) {
+    terms.emplace_back(parameter_bytes(info, optimizer, places, replicas), info.spec.name);
+    needed = saturating_sum(needed, terms.back().first);
+  }
+  if (available <= 0 || needed <= available) return;
   std::sort(terms.rbegin(), terms.rend());
   std::vector<std::string> largest;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, terms.size()); ++i) {
@@ -126,7 +128,8 @@ void require_memory(std::span<const ParameterInfo> parameters, const Part<Optimi
       "the model needs {:.2f} GiB for weights, gradients and optimizer state in this process, and the "
       "machine "
       "has {:.2f} GiB; the largest: {}. Make the model smaller (for tables: a row cap), choose an optimizer "
-      "with less state, or keep one copy of the tables over the replicas",
+      "with less state, keep one copy of the tables over the replicas, or place tables in another tier "
+      "([tables])",
       static_cast<double>(needed) / kGiB, static_cast<double>(available) / kGiB, fmt::join(largest, ", ")));
 }
 
@@ -312,7 +315,9 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.gate = &with_.gate;
   spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
   spec.watch = with_.watch;
-  require_memory(parameters, parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
+  places_ = std::make_unique<TablePlaces>(settings, *parts_, world_.kept_name(), rank_);
+  spec.places = places_.get();
+  require_memory(parameters, parts_->optimizer, *places_, world_.replicas_here(), usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, parameters);
   lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});
   rows_ = std::make_unique<RowExchange>(*weights_, shares_weights(), requests_ != nullptr);
@@ -326,7 +331,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   world_.agree(*world_.links.end_hub, rank_, "parameters and data", layout_text(),
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
-  updater_ = std::make_unique<Updater>(parts_->optimizer, weights_->live(), *parts_->device);
+  updater_ = std::make_unique<Updater>(parts_->optimizer, weights_->live(), *parts_->device, places_.get());
   updater_->bind({groups_->coordinates(), groups_->all()}, settings.run.steps);
   if (initial_ != nullptr) {
     initial_->load_optimizer(weights_->live(), *updater_, parts_->optimizer, *parts_->device, counters_);

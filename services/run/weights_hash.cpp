@@ -31,7 +31,7 @@ TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device&
   if (RowTable* table = set.table(info.index)) {
     std::vector<std::int64_t> ids(info.local[0]);
     std::iota(ids.begin(), ids.end(), info.offset[0]);
-    if (!ids.empty()) table->read(ids, host);
+    if (!ids.empty()) table->scan(ids, host);
   } else {
     device.copy(view, host);
   }
@@ -54,7 +54,7 @@ void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* 
                 StateHasher& hasher) {
   hasher.begin(info.spec.name, info.spec.dtype, info.spec.shape);
   graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-    table.read(ids, rows);
+    table.scan(ids, rows);
     hasher.feed(rows.raw());
   });
   std::vector<std::byte> memory;
@@ -85,7 +85,7 @@ void send_table(const RowTable& table, const ParameterInfo& info, Communicator& 
     piece.shape = Shape{static_cast<std::int64_t>(ids.size()), info.spec.shape[1]};
     memory.resize(piece.bytes());
     piece.data = memory.data();
-    table.read(ids, piece);
+    table.scan(ids, piece);
     replicas.send(piece, 0, info.index);
   }
 }

@@ -290,6 +290,10 @@ std::string World::base_folder() const {
   return request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
 }
 
+std::string World::kept_name() const {
+  return only_built_ ? "" : std::filesystem::absolute(base_folder()).lexically_normal().string();
+}
+
 bool World::goes_on_from_checkpoint() const {
   if (start.epoch > 0) return start.restored_slot >= 0;
   if (!request.resume) return false;
@@ -511,6 +515,7 @@ void World::throw_failure() const {
 }
 
 std::vector<std::string> World::build_only() {
+  only_built_ = true;
   std::vector<std::string> facts;
   const double before = anonymous_rss_mb();
   std::atomic<std::int64_t> planned = 0;

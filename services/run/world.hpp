@@ -122,6 +122,8 @@ struct World {
   /// Ranks that share this machine's processors.
   int ranks_here() const;
   int threads_per_rank() const;
+  /// The absolute folder of the run, as a name for what outlives this process; empty where nothing may.
+  std::string kept_name() const;
   /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
   /// the first line that differs. `device` may differ, which rank 0 notes. Collective.
   void agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
@@ -191,6 +193,7 @@ struct World {
   void share_opening(int rank, int keep);
 
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool only_built_ = false;
   std::atomic<int> running_{0};           ///< ranks of this process that have not ended
   std::atomic<bool> has_control_{false};  ///< links.control is there
   std::mutex end_mutex_;                  ///< held while the end of the run is written down

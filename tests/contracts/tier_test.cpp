@@ -26,8 +26,8 @@ constexpr std::int64_t kRows = 500, kFirst = 100, kLast = 400, kWide = 6;
 class FileRows final : public RowMemory {
  public:
   explicit FileRows(const RowMemorySpec& spec)
-      : first_(spec.first), row_bytes_(spec.row_bytes), file_(std::tmpfile()) {
-    const auto bytes = static_cast<off_t>(row_bytes_) * (spec.last - spec.first);
+      : first_(spec.first), row_bytes_(spec.row_bytes()), file_(std::tmpfile()) {
+    const auto bytes = static_cast<off_t>(row_bytes_) * spec.rows();
     EXPECT_EQ(::ftruncate(::fileno(file_), bytes), 0);
   }
   ~FileRows() override { std::fclose(file_); }
@@ -43,6 +43,9 @@ class FileRows final : public RowMemory {
       values += row_bytes_;
     }
   }
+  void scan(std::span<const std::int64_t> ids, std::byte* out) const override { read(ids, out); }
+  void fill(std::span<const std::int64_t> ids, const std::byte* values) override { write(ids, values); }
+  void* query(std::string_view) override { return nullptr; }
 
  private:
   off_t place(std::int64_t id) const { return static_cast<off_t>(row_bytes_) * (id - first_); }
@@ -58,9 +61,10 @@ class FileTier final : public Tier {
   static constexpr ComponentInfo kInfo{.id = "file", .summary = "rows in files"};
   explicit FileTier(const Options&) {}
   std::unique_ptr<RowMemory> allocate(const RowMemorySpec& spec) override {
-    allocated.emplace_back(spec.table);
+    allocated.push_back(spec.name());
     return std::make_unique<FileRows>(spec);
   }
+  std::int64_t host_bytes(const RowMemorySpec&) const override { return 0; }
   void* query(std::string_view) override { return nullptr; }
 };
 
@@ -97,11 +101,20 @@ TEST(Tier, RowsInAFileAreTheRowsOfATable) {
   tenon::testing::QuietHost host;
   const auto tier = tenon::testing::make<Tier>(registry, host, "file", "");
 
-  const auto plain = graph::make_row_table("w", DType::kF32, kRows, kWide, kFirst, kLast);
-  const auto plain_sums = graph::make_row_table("s", DType::kF32, kRows, 1, kFirst, kLast);
-  const auto tiered = graph::make_row_table(*tier, "w", DType::kF32, kRows, kWide, kFirst, kLast);
-  const auto tiered_sums = graph::make_row_table(*tier, "s", DType::kF32, kRows, 1, kFirst, kLast);
-  EXPECT_EQ(allocated, (std::vector<std::string>{"w", "s"}));
+  class OneTier final : public RowPlaces {
+   public:
+    explicit OneTier(Tier& tier) : tier_(tier) {}
+    std::unique_ptr<RowMemory> allocate(const RowMemorySpec& spec) override { return tier_.allocate(spec); }
+
+   private:
+    Tier& tier_;
+  } places(*tier);
+  const RowMemorySpec weights{.table = "w", .first = kFirst, .last = kLast, .width = kWide};
+  const RowMemorySpec sums{.table = "w", .state = "s", .first = kFirst, .last = kLast, .width = 1};
+  const auto plain = graph::make_row_table(weights, kRows), plain_sums = graph::make_row_table(sums, kRows);
+  const auto tiered = graph::make_row_table(weights, kRows, &places);
+  const auto tiered_sums = graph::make_row_table(sums, kRows, &places);
+  EXPECT_EQ(allocated, (std::vector<std::string>{"w", "s of w"}));
   EXPECT_EQ(all_rows(*tiered), std::vector<float>((kLast - kFirst) * kWide, 0.0F));
 
   std::mt19937 random(3);

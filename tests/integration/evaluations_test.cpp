@@ -234,7 +234,8 @@ TEST_F(Evaluations, AreListedAndJudgedByCheck) {
        {"[[evaluate]] name = 'a' is that of the entry at ",
         "run.toml:31:1, too; expected another one for each"}},
       {"\n[[evaluate]]\nname = \"a\"\n",
-       {place + "[[evaluate]] needs [evaluate.data], a table with a 'type' as [data] has"}},
+       {place + "[[evaluate]] needs [evaluate.data], a table with a 'type': the name of a component of kind "
+                "dataset"}},
       {"\n[[evaluate]]\nname = \"a\"\n[evaluate.data]\npath = \"other.txt\"\n",
        {"[evaluate.data] needs 'type'"}},
       {"\n[evaluate]\nname = \"a\"\n", {"expected [[evaluate]], a list of tables, found a table"}},

@@ -31,10 +31,15 @@ class RowHarness {
         rule_(*static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId))),
         dtype_(dtype),
         rows_(static_cast<std::int64_t>(start.size()) / width),
-        weights_(graph::make_row_table("w", dtype, rows_, width, 0, rows_)) {
+        weights_(
+            graph::make_row_table({.table = "w", .last = rows_, .width = width, .dtype = dtype}, rows_)) {
     for (const RowStateSlot& slot : rule_.row_slots()) {
-      state_.push_back(
-          graph::make_row_table(slot.name, dtype, rows_, slot.width == 0 ? width : slot.width, 0, rows_));
+      const RowMemorySpec spec{.table = "w",
+                               .state = slot.name,
+                               .last = rows_,
+                               .width = slot.width == 0 ? width : slot.width,
+                               .dtype = dtype};
+      state_.push_back(graph::make_row_table(spec, rows_));
       state_pointers_.push_back(state_.back().get());
     }
     std::vector<std::byte> bytes;

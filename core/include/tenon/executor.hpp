@@ -195,10 +195,13 @@ class Executor {
 /// Contents of a set: everything, everything but row tables, only trained arenas, or only buffers.
 enum class SetContents : std::uint8_t { kEverything, kDense, kGradients, kBuffers };
 
-/// Allocates a ParameterSet with the layout of `parameters` on `device`, zero everywhere.
+class RowPlaces;
+
+/// Allocates a ParameterSet with the layout of `parameters` on `device`, zero everywhere. Row tables lie
+/// where `places` says; null: in host memory.
 std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
                                                  const std::vector<ParameterInfo>& parameters, Device& device,
-                                                 SetContents contents);
+                                                 SetContents contents, RowPlaces* places = nullptr);
 /// A set of its own dense parameters beside the row tables of another one, which outlives it: tables exist
 /// once.
 std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, ParameterSet& tables_of,

@@ -41,6 +41,10 @@ class Options {
   /// tables of a tables option are called "0", "1", ...
   virtual const Options& section(std::string_view name, std::string_view section) const = 0;
 
+  /// A text option that counts bytes: "2GiB", "64MiB", "4096". Throws Error(kConfig) that names the option
+  /// for other texts, and for 0.
+  std::int64_t bytes(std::string_view name) const;
+
   /// The tables of a tables option, in the order of the file; empty when there are none.
   std::vector<const Options*> tables(std::string_view name) const {
     std::vector<const Options*> all;

@@ -101,8 +101,14 @@ class RowTable {
   /// out: [ids.size(), width]. Throws Error(kRun) on a row that this rank does not own.
   virtual void read(std::span<const std::int64_t> ids, TensorView out) const = 0;
   virtual void write(std::span<const std::int64_t> ids, TensorView values) = 0;
+  /// As read() and write(), without effect on caches and their counts: for whole passes and evaluations,
+  /// which come by once.
+  virtual void scan(std::span<const std::int64_t> ids, TensorView out) const;
+  virtual void fill(std::span<const std::int64_t> ids, TensorView values);
   /// Grows at every write of a row. Neighbouring rows may share a count, so it may also grow without one.
   virtual void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const = 0;
+  /// What a table has beyond this (<tenon/tier.hpp>); null for others.
+  virtual void* query(std::string_view interface_id);
 };
 
 /// Row-sparse gradient of one table: unique rows in ascending order and their summed gradients.

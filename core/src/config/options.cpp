@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 TENON_ABI_BEGIN
 
@@ -617,6 +619,27 @@ Resolution resolve_options(const OptionRequest& request) {
 void throw_problems(const std::vector<std::string>& problems) {
   if (problems.empty()) return;
   fail_config(fmt::format("{}", fmt::join(problems, "\n")));
+}
+
+std::int64_t Options::bytes(std::string_view name) const {
+  struct Unit {
+    std::string_view suffix;
+    int shift;
+  };
+  constexpr Unit kUnits[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"B", 0}, {"", 0}};
+  const std::string_view text = this->text(name);
+  std::int64_t count = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view suffix = text.substr(end - text.data());
+  for (const Unit& unit : kUnits) {
+    if (code != std::errc() || suffix != unit.suffix) continue;
+    if (count < 1 || count > std::numeric_limits<std::int64_t>::max() >> unit.shift) break;
+    return count << unit.shift;
+  }
+  fail_config(fmt::format(
+      "{} = '{}': expected a number of bytes above 0 as a whole number with KiB, MiB, GiB, TiB or nothing "
+      "after it: \"64MiB\"",
+      name, config::printable(text)));
 }
 
 TENON_ABI_END

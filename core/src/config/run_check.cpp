@@ -27,6 +27,10 @@ class CoreReader {
   Value init(const Value& table);
   /// An element of [[evaluate]], without its data.
   Value evaluate(const Value& table);
+  /// [tables] without its lists, and an element of either of them without its components.
+  Value tables(const Value& table);
+  Value table_place(const Value& table);
+  Value table_budget(const Value& table);
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
@@ -95,18 +99,15 @@ bool is_safe_name(std::string_view name) {
 
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
-  const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure" ||
-                       path == "evaluate" || path.starts_with("model.");
   OptionRequest request{.table = table,
-                        .owner = is_list ? "[[" + path + "]]" : "[" + path + "]",
+                        .owner = is_core_list(path) ? "[[" + path + "]]" : "[" + path + "]",
                         .specs = option_list(core_specs(path)),
                         .hint = fmt::format("known: {}", fmt::join(core_keys(path), ", "))};
   if (shared && table.is_table()) {
     for (const Member& member : table.table()) request.other_keys.push_back(member.key);
+  } else {
+    request.other_keys = core_children(path);
   }
-  if (path == "emulate") request.other_keys.emplace_back("failure");
-  if (path == "power") request.other_keys = {"source", "actuator"};
-  if (path == "evaluate") request.other_keys.emplace_back("data");
   Resolution resolution = resolve_options(request, problems_);
   warnings_.insert(warnings_.end(), resolution.warnings.begin(), resolution.warnings.end());
   if (shared) resolution.table.erase("type");
@@ -226,6 +227,32 @@ Value CoreReader::evaluate(const Value& table) {
                         place(origin), printable(entry.name), other.origin.text()));
     }
     settings_.evaluate.push_back(std::move(entry));
+  });
+}
+
+Value CoreReader::tables(const Value& table) {
+  return read(table, "tables", false, [&](const Options& options) {
+    TableSettings& tables = settings_.tables;
+    tables.prefetch = options.integer("prefetch");
+    tables.plan = options.text("plan") == "auto";
+    if (options.has("accesses")) tables.accesses = options.text("accesses");
+  });
+}
+
+Value CoreReader::table_place(const Value& table) {
+  return read(table, "tables.place", false, [&](const Options& options) {
+    settings_.tables.places.push_back(
+        {std::string(options.text("match")), table.find("state") != nullptr, table.origin});
+  });
+}
+
+Value CoreReader::table_budget(const Value& table) {
+  return read(table, "tables.budget", false, [&](const Options& options) {
+    try {
+      settings_.tables.budgets.push_back({options.bytes("bytes"), table.origin});
+    } catch (const Error& error) {
+      problems_.push_back(place(table.find("bytes")->origin) + "[[tables.budget]] " + error.what());
+    }
   });
 }
 
@@ -477,6 +504,7 @@ class RunChecker {
     for (const ComponentSection& section : component_sections()) check_section(section);
     if (const Member* member = member_of("power")) check_power(*member);
     if (const Member* member = member_of("evaluate")) check_evaluations(*member);
+    if (const Member* member = member_of("tables")) check_tables(*member);
     if (const Member* member = member_of("emulate"))
       keep("emulate", core_.emulate(member->value), member->origin);
     if (const Member* member = member_of("fault")) keep("fault", core_.faults(member->value), member->origin);
@@ -678,36 +706,79 @@ class RunChecker {
   }
 
   void check_evaluations(const Member& member) {
-    if (!member.value.is_array())
-      return problem(member.value.origin, fmt::format("expected [[evaluate]], a list of tables, found {}",
-                                                      member.value.description()));
-    const auto sections = component_sections();
-    const ComponentSection& section = *std::ranges::find(sections, "evaluate.data", &ComponentSection::table);
+    keep("evaluate", check_elements(member, "evaluate", [&](const Value& e) { return core_.evaluate(e); }),
+         member.origin);
+  }
+
+  void check_tables(const Member& member) {
+    const Value& table = member.value;
+    if (!table.is_table())
+      return problem(table.origin, fmt::format("expected the table [tables], found {}", table.description()));
+    Value resolved = core_.tables(table);
+    if (const Member* list = table.find_member("place")) {
+      resolved.set(
+          "place",
+          check_elements(*list, "tables.place", [&](const Value& e) { return core_.table_place(e); }),
+          list->origin);
+    }
+    if (const Member* list = table.find_member("budget")) {
+      resolved.set(
+          "budget",
+          check_elements(*list, "tables.budget", [&](const Value& e) { return core_.table_budget(e); }),
+          list->origin);
+    }
+    if (problems_.empty() && out_.core.tables.plan == out_.core.tables.budgets.empty()) {
+      problem(table.origin,
+              out_.core.tables.plan
+                  ? "[tables] plan = 'auto' fills budgets, and there is none; add [[tables.budget]] with "
+                    "'bytes' and 'tier', from the fastest tier to the slowest"
+                  : "[[tables.budget]] is read with plan = 'auto' alone; set that, or leave the budgets out");
+    }
+    keep("tables", std::move(resolved), member.origin);
+  }
+
+  // A list of tables of the core, each with components within it: [[evaluate]] has [evaluate.data]. The first
+  // component of an element must be there, others need not.
+  template <typename Read>
+  Value check_elements(const Member& member, const std::string& path, Read read) {
     Value list{Value::Array{}};
     list.origin = member.value.origin;
     list.earlier = member.value.earlier;
+    if (!member.value.is_array()) {
+      problem(member.value.origin,
+              fmt::format("expected [[{}]], a list of tables, found {}", path, member.value.description()));
+      return list;
+    }
     for (const Value& element : member.value.array()) {
       if (!element.is_table()) {
         problem(element.origin,
-                fmt::format("expected a table in [[evaluate]], found {}", element.description()));
+                fmt::format("expected a table in [[{}]], found {}", path, element.description()));
         continue;
       }
-      Value resolved = core_.evaluate(element);
-      const Member* data = element.find_member("data");
-      if (data == nullptr || !data->value.is_table()) {
-        problem(data != nullptr ? data->origin : element.origin,
-                "[[evaluate]] needs [evaluate.data], a table with a 'type' as [data] has");
-      } else {
-        Value shown;
-        const std::string table = fmt::format("evaluate[{}].data", list.array().size());
-        if (auto component = check_component(data->value, section, std::string(section.table)))
-          add(section, table, *component, data->value, shown);
-        resolved.set("data", std::move(shown), data->origin);
+      Value resolved = read(element);
+      bool first = true;
+      for (const ComponentSection& section : component_sections()) {
+        if (section.table.substr(0, section.table.rfind('.')) != path) continue;
+        const std::string name(section.table.substr(path.size() + 1));
+        const Member* inner = element.find_member(name);
+        const bool missing = inner == nullptr || !inner->value.is_table();
+        if (missing && (first || inner != nullptr)) {
+          problem(inner != nullptr ? inner->origin : element.origin,
+                  fmt::format("[[{}]] needs [{}], a table with a 'type': the name of a component of kind {}",
+                              path, section.table, kind_name(section.kind)));
+        } else if (!missing) {
+          Value shown;
+          const std::string table = fmt::format("{}[{}].{}", path, list.array().size(), name);
+          if (auto component = check_component(inner->value, section, std::string(section.table)))
+            add(section, table, *component, inner->value, shown);
+          resolved.set(name, std::move(shown), inner->origin);
+        }
+        first = false;
       }
       resolved.origin = element.origin;
       list.array().push_back(std::move(resolved));
     }
-    keep("evaluate", std::move(list), member.origin);
+    return list;
   }
 
   void check_list(const ComponentSection& section, const Member& member) {

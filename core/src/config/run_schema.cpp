@@ -165,6 +165,33 @@ constexpr OptionSpec kPower[] = {
     real("rate_hz", "100").between(0.1, 10000).in_unit("1/s").doc_text("readings of the source per second"),
 };
 
+constexpr const char* kPlans[] = {"none", "auto", nullptr};
+constexpr OptionSpec kTableKeys[] = {
+    integer("prefetch", "0")
+        .between(0, 16)
+        .in_unit("slots")
+        .doc_text("how many slots ahead a tier hears which rows it will be asked for; 0 = never"),
+    text("plan", "'none'")
+        .one_of(kPlans)
+        .doc_text("auto: the budgets are filled with the rows that are read most per byte; tables of a "
+                  "[[tables.place]] keep theirs"),
+    path("accesses", nullptr)
+        .doc_text("with plan = \"auto\": run whose observer `tables` counted the rows; absent: row k of a "
+                  "table is taken to be read 1 / k times as often as its first"),
+};
+constexpr OptionSpec kPlace[] = {
+    text("match", nullptr)
+        .mandatory()
+        .doc_text("pattern of names of row tables, e.g. emb.*.weight; the first that matches counts"),
+};
+constexpr OptionSpec kBudget[] = {
+    text("bytes", nullptr)
+        .mandatory()
+        .doc_text(
+            "of this tier on each rank, for weights and optimizer rows: \"2GiB\"; from the fastest tier "
+            "to the slowest"),
+};
+
 constexpr OptionSpec kFault[] = {
     integer("rank", nullptr).mandatory().at_least(0).doc_text("the rank that fails"),
     integer("step", nullptr).mandatory().at_least(0).doc_text("the slot in which it fails"),
@@ -254,6 +281,9 @@ constexpr CoreTable kTables[] = {
     {"model.insert", kModelInsert, {}, true},
     {"sync", kSync},
     {"power", kPower, {"source", "actuator"}},
+    {"tables", kTableKeys, {"place", "budget"}},
+    {"tables.place", kPlace, {"tier", "state"}, true},
+    {"tables.budget", kBudget, {"tier"}, true},
     {"emulate", kEmulate, {"failure"}},
     {"emulate.failure", kEmulatedFailure, {}, true},
     {"fault", kFault, {}, true},
@@ -267,7 +297,8 @@ constexpr ComponentSection kComponents[] = {
     {"schedule", "schedule/1"},          {"sync", "sync/1"},
     {"recovery", "recovery/1"},          {"observe", "observer/1", true},
     {"power.source", "power/1"},         {"power.actuator", "power/1"},
-    {"evaluate.data", "dataset/1"},
+    {"evaluate.data", "dataset/1"},      {"tables.place.tier", "tier/1"},
+    {"tables.place.state", "tier/1"},    {"tables.budget.tier", "tier/1"},
 };
 
 }  // namespace
@@ -283,22 +314,36 @@ std::span<const OptionSpec> core_specs(std::string_view table) {
   return {};
 }
 
+std::vector<std::string> core_children(std::string_view table) {
+  std::vector<std::string> children;
+  for (const CoreTable& entry : kTables) {
+    if (entry.table != table) continue;
+    for (const std::string_view child : entry.children) {
+      if (!child.empty()) children.emplace_back(child);
+    }
+  }
+  return children;
+}
+
 std::vector<std::string> core_keys(std::string_view table) {
   std::vector<std::string> keys;
   for (const CoreTable& entry : kTables) {
     if (entry.table != table) continue;
     for (const OptionSpec& spec : entry.specs) keys.emplace_back(spec.name);
-    for (const std::string_view child : entry.children) {
-      if (!child.empty()) keys.emplace_back(child);
-    }
   }
+  for (std::string& child : core_children(table)) keys.push_back(std::move(child));
   return keys;
 }
 
+bool is_core_list(std::string_view table) {
+  return std::ranges::any_of(kTables,
+                             [&](const CoreTable& entry) { return entry.table == table && entry.is_list; });
+}
+
 std::vector<std::string> top_level_tables() {
-  return {"run",      "init",    "device",    "parallel",  "transport", "data",
-          "evaluate", "model",   "precision", "optimizer", "schedule",  "sync",
-          "recovery", "observe", "power",     "emulate",   "fault",     "plugins"};
+  return {"run",   "init",      "device",    "parallel", "transport", "data",     "evaluate",
+          "model", "precision", "optimizer", "schedule", "sync",      "recovery", "observe",
+          "power", "tables",    "emulate",   "fault",    "plugins"};
 }
 
 std::vector<TableSpecs> run_tables() {

@@ -1,8 +1,7 @@
 // The part of a run's configuration that the core owns: [run], [init], [parallel], [plugins], [emulate],
-// [[fault]], [power] and [[evaluate]] without their components, and single keys of tables that otherwise
-// belong to a component
-// ([device] threads, [sync] buffers, [transport.link], graph edits of [model]). Such a table legally holds
-// both; each key goes to its owner.
+// [[fault]], [power], [[evaluate]] and [tables] without their components, and single keys of tables that
+// otherwise belong to a component ([device] threads, [sync] buffers, [transport.link], graph edits of
+// [model]). Such a table legally holds both; each key goes to its owner.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -120,6 +119,28 @@ struct PowerSettings {
   double rate_hz = 100;  ///< readings of the source per second
 };
 
+/// [[tables.place]]; its components have the tables "tables.place[i].tier" and ".state".
+struct TablePlace {
+  std::string match;  ///< pattern of names of parameters
+  bool has_state = false;
+  Origin origin;
+};
+
+/// [[tables.budget]]; its component has the table "tables.budget[i].tier".
+struct TableBudget {
+  std::int64_t bytes = 0;  ///< of each rank
+  Origin origin;
+};
+
+/// [tables]: where row tables live.
+struct TableSettings {
+  std::vector<TablePlace> places;
+  std::vector<TableBudget> budgets;
+  bool plan = false;
+  std::string accesses;       ///< run with counts of rows; "": a power law
+  std::int64_t prefetch = 0;  ///< slots
+};
+
 /// [[fault]]
 struct FaultSettings {
   enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
@@ -196,15 +217,17 @@ struct CoreSettings {
   BufferPolicy buffers = BufferPolicy::kAverage;
   std::vector<FaultSettings> faults;
   PowerSettings power;
+  TableSettings tables;
   std::optional<EmulateSettings> emulate;
   std::vector<std::string> plugin_paths;  ///< absolute
 };
 
 /// A table whose `type` names a component.
 struct ComponentSection {
-  std::string_view table;  ///< "optimizer"; "power.source"; "evaluate.data", one in each [[evaluate]]
-  std::string_view kind;   ///< "optimizer/1"
-  bool is_list = false;    ///< [[observe]]
+  /// "optimizer"; "power.source"; "evaluate.data", one in each [[evaluate]]; "tables.place.tier"
+  std::string_view table;
+  std::string_view kind;  ///< "optimizer/1"
+  bool is_list = false;   ///< [[observe]]
   bool required = false;
 };
 std::span<const ComponentSection> component_sections();
@@ -212,6 +235,10 @@ std::span<const ComponentSection> component_sections();
 /// Options of the core in a table ("run", "device", "transport.clock", "fault", "model.insert"); empty for
 /// others.
 std::span<const OptionSpec> core_specs(std::string_view table);
+/// Tables and lists of tables within a table of the core: "link" in "transport", "data" in "evaluate".
+std::vector<std::string> core_children(std::string_view table);
+/// Whether a table of the core is an element of a list: [[fault]].
+bool is_core_list(std::string_view table);
 /// All keys of the core in a table, sub-tables included: what a change of `type` leaves alone.
 std::vector<std::string> core_keys(std::string_view table);
 /// Tables that a run may have, for messages: "run", "device", ...
@@ -232,7 +259,7 @@ std::vector<TableSpecs> run_tables();
 
 /// A component named in the configuration, validated and not yet made.
 struct CheckedComponent {
-  std::string table;  ///< "optimizer"; "observe[1]"; "evaluate[0].data"
+  std::string table;  ///< "optimizer"; "observe[1]"; "evaluate[0].data"; "tables.place[0].tier"
   std::string kind;
   std::string type;
   Origin type_origin;

@@ -39,12 +39,25 @@ ValueSpec placed(InferContext& context, const Layout& layout) {
 
 ParameterSet::~ParameterSet() = default;
 RowTable::~RowTable() = default;
+void RowTable::scan(std::span<const std::int64_t> ids, TensorView out) const {
+  read(ids, out);
+}
+void RowTable::fill(std::span<const std::int64_t> ids, TensorView values) {
+  write(ids, values);
+}
+void* RowTable::query(std::string_view) {
+  return nullptr;
+}
 StoredModel::~StoredModel() = default;
 StoredModels::~StoredModels() = default;
 TensorWriter::~TensorWriter() = default;
 Transform::~Transform() = default;
 RowMemory::~RowMemory() = default;
 Tier::~Tier() = default;
+RowsAhead::~RowsAhead() = default;
+TierCounts::~TierCounts() = default;
+DeviceRows::~DeviceRows() = default;
+RowPlaces::~RowPlaces() = default;
 PositionwiseLayer::~PositionwiseLayer() = default;
 StepwiseLayer::~StepwiseLayer() = default;
 SequenceState::~SequenceState() = default;

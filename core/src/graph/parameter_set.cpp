@@ -223,7 +223,7 @@ namespace {
 class DeviceParameterSet final : public ParameterSet {
  public:
   DeviceParameterSet(std::string name, const std::vector<ParameterInfo>& parameters, Device& device,
-                     SetContents contents, ParameterSet* tables_of)
+                     SetContents contents, RowPlaces* places, ParameterSet* tables_of)
       : name_(std::move(name)),
         parameters_(parameters),
         device_(device),
@@ -249,8 +249,12 @@ class DeviceParameterSet final : public ParameterSet {
     for (const ParameterInfo& info : parameters_) {
       std::unique_ptr<RowTable> table;
       if (info.spec.role == Role::kRowTable && contents == SetContents::kEverything) {
-        table = graph::make_row_table(info.spec.name, info.spec.dtype, info.spec.shape[0], info.spec.shape[1],
-                                      info.offset[0], info.offset[0] + info.local[0]);
+        const RowMemorySpec spec{.table = info.spec.name,
+                                 .first = info.offset[0],
+                                 .last = info.offset[0] + info.local[0],
+                                 .width = info.spec.shape[1],
+                                 .dtype = info.spec.dtype};
+        table = graph::make_row_table(spec, info.spec.shape[0], places);
       }
       tables_.push_back(std::move(table));
     }
@@ -399,8 +403,8 @@ void fill_host(const ParameterInfo& info, RandomKey key, TensorView out) {
 
 std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
                                                  const std::vector<ParameterInfo>& parameters, Device& device,
-                                                 SetContents contents) {
-  return std::make_unique<DeviceParameterSet>(std::move(name), parameters, device, contents, nullptr);
+                                                 SetContents contents, RowPlaces* places) {
+  return std::make_unique<DeviceParameterSet>(std::move(name), parameters, device, contents, places, nullptr);
 }
 
 std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, ParameterSet& tables_of,
@@ -408,7 +412,7 @@ std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, Parame
   const auto parameters = tables_of.parameters();
   return std::make_unique<DeviceParameterSet>(
       std::move(name), std::vector<ParameterInfo>(parameters.begin(), parameters.end()), device,
-      SetContents::kDense, &tables_of);
+      SetContents::kDense, nullptr, &tables_of);
 }
 
 void initial_rows(const ParameterInfo& table, std::uint64_t seed_init, std::span<const std::int64_t> ids,
@@ -429,7 +433,7 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
     if (RowTable* table = set.table(info.index)) {
       graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
         initial_rows(info, seed_init, ids, rows);
-        table->write(ids, rows);
+        table->fill(ids, rows);
       });
       continue;
     }

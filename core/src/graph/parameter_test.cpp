@@ -100,7 +100,7 @@ TEST(ParameterLayout, UnevenShardsCoverTheTensorOnce) {
 }
 
 TEST(RowTable, ReadsWritesAndCountsOnlyOwnedRows) {
-  const auto table = make_row_table("t", DType::kF32, 10, 2, 4, 8);
+  const auto table = make_row_table({.table = "t", .first = 4, .last = 8, .width = 2}, 10);
   float values[] = {1, 2, 3, 4};
   const std::int64_t ids[] = {7, 4};
   TensorView view;

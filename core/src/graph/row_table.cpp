@@ -1,4 +1,4 @@
-// Rows in one mapping of host memory, or in the memory that a tier gives.
+// Rows in one mapping of host memory, and tables over such or another memory.
 // Rows are copied in words by relaxed loads and stores, which costs no more than memcpy for rows of usual
 // width and is what lock-free workers need.
 #include "graph/row_table.hpp"
@@ -30,15 +30,16 @@ constexpr std::size_t kPrefetchDistance = 8;
 /// random rows of a large table would otherwise miss the TLB each time.
 class Mapping {
  public:
-  Mapping(const std::string& name, std::size_t bytes) : bytes_(bytes) {
+  Mapping(const std::string& name, std::size_t bytes, const HostPages& pages) : bytes_(bytes) {
     if (bytes == 0) return;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
       fail_run(fmt::format("row table '{}': the system gave no {:.1f} MiB of memory for its rows", name,
                            static_cast<double>(bytes) / (1024.0 * 1024.0)));
     }
-    madvise(memory, bytes, MADV_HUGEPAGE);
+    madvise(memory, bytes, pages.huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     data_ = static_cast<std::byte*>(memory);
+    if (pages.prepare) pages.prepare({data_, bytes_});
   }
   ~Mapping() {
     if (data_ != nullptr) munmap(data_, bytes_);
@@ -81,18 +82,57 @@ void with_word(std::size_t row_bytes, Fn&& fn) {
   }
 }
 
-/// What a table is apart from its memory.
-class OwnedRows : public RowTable {
+/// Rows in a mapping.
+class HostRows final : public RowMemory {
  public:
-  OwnedRows(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
-            std::int64_t last)
-      : name_(std::move(name)),
-        dtype_(dtype),
+  HostRows(const RowMemorySpec& spec, const HostPages& pages)
+      : first_(spec.first),
+        row_bytes_(spec.row_bytes()),
+        memory_(spec.name(), row_bytes_ * static_cast<std::size_t>(spec.rows()), pages) {}
+
+  void read(std::span<const std::int64_t> ids, std::byte* out) const override {
+    const auto stride = static_cast<std::int64_t>(row_bytes_);
+    const std::byte* const base = memory_.data() - first_ * stride;
+    with_word(row_bytes_, [&](auto word) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (i + kPrefetchDistance < ids.size())
+          __builtin_prefetch(base + ids[i + kPrefetchDistance] * stride);
+        load_words<decltype(word)>(base + ids[i] * stride, out + i * row_bytes_, row_bytes_);
+      }
+    });
+  }
+
+  void write(std::span<const std::int64_t> ids, const std::byte* values) override {
+    const auto stride = static_cast<std::int64_t>(row_bytes_);
+    std::byte* const base = memory_.data() - first_ * stride;
+    with_word(row_bytes_, [&](auto word) {
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        store_words<decltype(word)>(base + ids[i] * stride, values + i * row_bytes_, row_bytes_);
+    });
+  }
+
+  void scan(std::span<const std::int64_t> ids, std::byte* out) const override { read(ids, out); }
+  void fill(std::span<const std::int64_t> ids, const std::byte* values) override { write(ids, values); }
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  std::int64_t first_;
+  std::size_t row_bytes_;
+  Mapping memory_;
+};
+
+/// Ids, owned rows and versions, over memory that has nothing but rows.
+class OwnedRows final : public RowTable, private DeviceRows {
+ public:
+  OwnedRows(const RowMemorySpec& spec, std::int64_t rows, std::unique_ptr<RowMemory> memory)
+      : name_(spec.name()),
+        dtype_(spec.dtype),
         rows_(rows),
-        width_(width),
-        first_(first),
-        last_(last),
-        row_bytes_(dtype_bytes(dtype, width)),
+        width_(spec.width),
+        first_(spec.first),
+        last_(spec.last),
+        memory_(std::move(memory)),
+        on_device_(static_cast<DeviceRows*>(memory_->query(DeviceRows::kId))),
         versions_(
             std::make_unique<std::atomic<std::uint64_t>[]>((owned() + kVersionRows - 1) / kVersionRows)) {}
 
@@ -102,15 +142,43 @@ class OwnedRows : public RowTable {
   std::int64_t owned_first() const override { return first_; }
   std::int64_t owned_last() const override { return last_; }
 
+  void read(std::span<const std::int64_t> ids, TensorView out) const override {
+    require_own(ids, out);
+    memory_->read(ids, static_cast<std::byte*>(out.data));
+  }
+  void scan(std::span<const std::int64_t> ids, TensorView out) const override {
+    require_own(ids, out);
+    memory_->scan(ids, static_cast<std::byte*>(out.data));
+  }
+  void write(std::span<const std::int64_t> ids, TensorView values) override {
+    require_own(ids, values);
+    memory_->write(ids, static_cast<const std::byte*>(values.data));
+    count_writes(ids);
+  }
+  void fill(std::span<const std::int64_t> ids, TensorView values) override {
+    require_own(ids, values);
+    memory_->fill(ids, static_cast<const std::byte*>(values.data));
+    count_writes(ids);
+  }
+
   void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const override {
     for (std::size_t i = 0; i < ids.size(); ++i)
       out[i] = versions_[slot(ids[i]) / kVersionRows].load(std::memory_order_relaxed);
   }
 
- protected:
-  const std::string& name() const { return name_; }
+  void* query(std::string_view interface_id) override {
+    if (interface_id != DeviceRows::kId) return memory_->query(interface_id);
+    return on_device_ == nullptr ? nullptr : static_cast<DeviceRows*>(this);
+  }
+
+ private:
+  TensorView rows_on_device() override { return on_device_->rows_on_device(); }
+  void wrote(std::span<const std::int64_t> ids) override {
+    on_device_->wrote(ids);
+    count_writes(ids);
+  }
+
   std::size_t owned() const { return last_ - first_; }
-  std::size_t row_bytes() const { return row_bytes_; }
 
   std::size_t slot(std::int64_t id) const {
     if (id < first_ || id >= last_) {
@@ -120,102 +188,39 @@ class OwnedRows : public RowTable {
     return id - first_;
   }
 
-  void require_room(std::span<const std::int64_t> ids, const TensorView& view) const {
+  void require_own(std::span<const std::int64_t> ids, const TensorView& view) const {
     if (view.dtype != dtype_ || view.elements() != static_cast<std::int64_t>(ids.size()) * width_) {
       fail_run(fmt::format("row table '{}': expected {} rows of {} {}, found a tensor {} of {}", name_,
                            ids.size(), width_, dtype_name(dtype_), view.shape.text(),
                            dtype_name(view.dtype)));
     }
+    for (const std::int64_t id : ids) slot(id);
   }
 
-  /// Counts a write of the row at `slot`; `counted` is of one call, SIZE_MAX at first.
-  void count_write(std::size_t slot, std::size_t& counted) {
-    if (slot / kVersionRows == counted) return;
-    counted = slot / kVersionRows;
-    versions_[counted].fetch_add(1, std::memory_order_relaxed);
+  void count_writes(std::span<const std::int64_t> ids) {
+    std::size_t counted = SIZE_MAX;
+    for (const std::int64_t id : ids) {
+      const std::size_t group = slot(id) / kVersionRows;
+      if (group == counted) continue;
+      counted = group;
+      versions_[group].fetch_add(1, std::memory_order_relaxed);
+    }
   }
 
- private:
   std::string name_;
   DType dtype_;
   std::int64_t rows_, width_, first_, last_;
-  std::size_t row_bytes_;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> versions_;
-};
-
-class HostRowTable final : public OwnedRows {
- public:
-  HostRowTable(std::string name, DType dtype, std::int64_t rows, std::int64_t width, std::int64_t first,
-               std::int64_t last)
-      : OwnedRows(std::move(name), dtype, rows, width, first, last),
-        memory_(this->name(), row_bytes() * owned()) {}
-
-  void read(std::span<const std::int64_t> ids, TensorView out) const override {
-    require_room(ids, out);
-    const auto stride = static_cast<std::int64_t>(row_bytes());
-    auto* to = static_cast<std::byte*>(out.data);
-    with_word(row_bytes(), [&](auto word) {
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (i + kPrefetchDistance < ids.size())
-          __builtin_prefetch(memory_.data() + (ids[i + kPrefetchDistance] - owned_first()) * stride);
-        load_words<decltype(word)>(memory_.data() + slot(ids[i]) * row_bytes(), to + i * row_bytes(),
-                                   row_bytes());
-      }
-    });
-  }
-
-  void write(std::span<const std::int64_t> ids, TensorView values) override {
-    require_room(ids, values);
-    const auto* from = static_cast<const std::byte*>(values.data);
-    with_word(row_bytes(), [&](auto word) {
-      std::size_t counted = SIZE_MAX;
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        const std::size_t at = slot(ids[i]);
-        store_words<decltype(word)>(memory_.data() + at * row_bytes(), from + i * row_bytes(), row_bytes());
-        count_write(at, counted);
-      }
-    });
-  }
-
- private:
-  Mapping memory_;
-};
-
-class TierRowTable final : public OwnedRows {
- public:
-  TierRowTable(Tier& tier, std::string name, DType dtype, std::int64_t rows, std::int64_t width,
-               std::int64_t first, std::int64_t last)
-      : OwnedRows(std::move(name), dtype, rows, width, first, last),
-        memory_(tier.allocate({this->name(), first, last, row_bytes()})) {}
-
-  void read(std::span<const std::int64_t> ids, TensorView out) const override {
-    require_room(ids, out);
-    for (const std::int64_t id : ids) slot(id);
-    memory_->read(ids, static_cast<std::byte*>(out.data));
-  }
-
-  void write(std::span<const std::int64_t> ids, TensorView values) override {
-    require_room(ids, values);
-    for (const std::int64_t id : ids) slot(id);
-    memory_->write(ids, static_cast<const std::byte*>(values.data));
-    std::size_t counted = SIZE_MAX;
-    for (const std::int64_t id : ids) count_write(slot(id), counted);
-  }
-
- private:
   std::unique_ptr<RowMemory> memory_;
+  DeviceRows* on_device_;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> versions_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowTable> make_row_table(std::string name, DType dtype, std::int64_t rows, std::int64_t width,
-                                         std::int64_t first, std::int64_t last) {
-  return std::make_unique<HostRowTable>(std::move(name), dtype, rows, width, first, last);
-}
-
-std::unique_ptr<RowTable> make_row_table(Tier& tier, std::string name, DType dtype, std::int64_t rows,
-                                         std::int64_t width, std::int64_t first, std::int64_t last) {
-  return std::make_unique<TierRowTable>(tier, std::move(name), dtype, rows, width, first, last);
+std::unique_ptr<RowTable> make_row_table(const RowMemorySpec& spec, std::int64_t rows, RowPlaces* places) {
+  std::unique_ptr<RowMemory> memory = places != nullptr ? places->allocate(spec) : nullptr;
+  if (memory == nullptr) memory = make_host_rows(spec, {});
+  return std::make_unique<OwnedRows>(spec, rows, std::move(memory));
 }
 
 void for_each_chunk(const RowTable& table, const RowChunk& body) {
@@ -236,3 +241,15 @@ void for_each_chunk(const RowTable& table, const RowChunk& body) {
 }
 
 }  // namespace tenon::graph
+
+TENON_ABI_BEGIN
+
+std::string RowMemorySpec::name() const {
+  return state.empty() ? std::string(table) : fmt::format("{} of {}", state, table);
+}
+
+std::unique_ptr<RowMemory> make_host_rows(const RowMemorySpec& spec, const HostPages& pages) {
+  return std::make_unique<graph::HostRows>(spec, pages);
+}
+
+TENON_ABI_END

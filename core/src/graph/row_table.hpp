@@ -1,5 +1,4 @@
-// Row tables: all owned rows in host memory, or where a tier has them; and walking a table that is too large
-// to copy whole.
+// Row tables over the memory of a tier or of the host; and walking a table that is too large to copy whole.
 #pragma once
 
 #include <tenon/parameter.hpp>
@@ -12,13 +11,10 @@
 
 namespace tenon::graph {
 
-/// Owned rows [first, last) of `rows`; zero at first.
-std::unique_ptr<RowTable> make_row_table(std::string name, DType dtype, std::int64_t rows, std::int64_t width,
-                                         std::int64_t first, std::int64_t last);
-
-/// The same, with rows in the memory that `tier` gives, which outlives the table.
-std::unique_ptr<RowTable> make_row_table(Tier& tier, std::string name, DType dtype, std::int64_t rows,
-                                         std::int64_t width, std::int64_t first, std::int64_t last);
+/// A table of `rows` global rows, zero at first, in the memory that `places` gives, which outlives the table;
+/// null: in host memory.
+std::unique_ptr<RowTable> make_row_table(const RowMemorySpec& spec, std::int64_t rows,
+                                         RowPlaces* places = nullptr);
 
 /// Consecutive owned rows and host memory of their size, whose content the body reads or writes.
 using RowChunk = std::function<void(std::span<const std::int64_t> ids, TensorView rows)>;

@@ -89,8 +89,8 @@ std::vector<float> snapshot(const RowTable& table) {
 }
 
 TEST(RowTiers, P13_ASnapshotThroughATierHasTheNewestRows) {
-  const auto behind = make_row_table("tiers", DType::kF32, kTableRows, kRowWidth, 0, kTableRows);
-  const auto plain = make_row_table("plain", DType::kF32, kTableRows, kRowWidth, 0, kTableRows);
+  const auto behind = make_row_table({.table = "tiers", .last = kTableRows, .width = kRowWidth}, kTableRows);
+  const auto plain = make_row_table({.table = "plain", .last = kTableRows, .width = kRowWidth}, kTableRows);
   WriteBackCache cache(*behind);
   std::mt19937 random(4);
   for (int round = 0; round < 20; ++round) {
@@ -107,7 +107,7 @@ TEST(RowTiers, P13_ASnapshotThroughATierHasTheNewestRows) {
 }
 
 TEST(RowTiers, P13_RowsWrittenBackByARestoreAreSeenThroughATier) {
-  const auto behind = make_row_table("tiers", DType::kF32, kTableRows, kRowWidth, 0, kTableRows);
+  const auto behind = make_row_table({.table = "tiers", .last = kTableRows, .width = kRowWidth}, kTableRows);
   WriteBackCache cache(*behind);
   std::vector<float> ones(kTableRows * kRowWidth, 1.0f);
   for_each_chunk(cache, [&](std::span<const std::int64_t> ids, TensorView rows) {

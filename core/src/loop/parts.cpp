@@ -122,6 +122,9 @@ Parts::Parts(const config::CheckedRun& run, Registry& registry, RankHost& host)
   }
   for (std::size_t i = 0; i < run.core.evaluate.size(); ++i)
     evaluated.push_back(required<Dataset>(checked, registry, host, fmt::format("evaluate[{}].data", i)));
+  for (config::CheckedComponent& component : checked) {
+    if (component.kind == Tier::kKind) tiers.emplace(component.table, make<Tier>(component, registry, host));
+  }
 }
 
 std::unique_ptr<Precision> make_plain_precision() {

@@ -17,7 +17,9 @@
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/sync.hpp>
+#include <tenon/tier.hpp>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -122,6 +124,8 @@ struct Parts {
   Part<Recovery> recovery;
   std::vector<Part<Observer>> observers;
   std::vector<Part<Dataset>> evaluated;  ///< data of [[evaluate]], in its order
+  /// By their tables: "tables.place[0].tier".
+  std::map<std::string, Part<Tier>, std::less<>> tiers;
 };
 
 /// The first of `components`, or of those within them, that works in host memory alone (TENON_CAP_HOST):

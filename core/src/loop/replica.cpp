@@ -44,7 +44,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps) {
 RankReplica::RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInfo>& parameters)
     : spec_(spec),
       parameters_(parameters),
-      live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything)),
+      live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything, spec.places)),
       gradients_(make_parameter_set("gradients", parameters_, *spec.device, SetContents::kGradients)),
       plan_(plan_buckets(*gradients_, spec.buckets)) {}
 

@@ -42,6 +42,7 @@ struct ReplicaSpec {
   config::BufferPolicy buffers = config::BufferPolicy::kAverage;
   BucketCaps buckets;
   Device* device = nullptr;
+  RowPlaces* places = nullptr;  ///< of row tables; null: host memory
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;
   Transport* transport = nullptr;  ///< null when there is one replica

@@ -39,6 +39,14 @@ class RowServer::Guarded final : public RowTable {
     const std::lock_guard lock(mutex_);
     table_.write(ids, values);
   }
+  void scan(std::span<const std::int64_t> ids, TensorView out) const override {
+    const std::lock_guard lock(mutex_);
+    table_.scan(ids, out);
+  }
+  void fill(std::span<const std::int64_t> ids, TensorView values) override {
+    const std::lock_guard lock(mutex_);
+    table_.fill(ids, values);
+  }
   void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const override {
     table_.versions(ids, out);
   }

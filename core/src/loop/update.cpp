@@ -22,7 +22,7 @@ using graph::as_reals;
 
 }  // namespace
 
-Updater::Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device)
+Updater::Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device, RowPlaces* places)
     : optimizer_(optimizer),
       row_optimizer_(optimizer.offered<RowOptimizer>()),
       live_(live),
@@ -51,11 +51,15 @@ Updater::Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& d
           info.spec.name, RowOptimizer::kId));
     }
     for (const RowStateSlot& slot : optimizer_.guarded(*row_optimizer_)->row_slots()) {
-      const std::int64_t width = slot.width == 0 ? table->width() : slot.width;
       std::string name = std::string("optimizer.") + slot.name;
-      tables_.push_back({info.index, name,
-                         graph::make_row_table(name + "/" + info.spec.name, table->dtype(), table->rows(),
-                                               width, table->owned_first(), table->owned_last())});
+      const RowMemorySpec spec{.table = info.spec.name,
+                               .state = name,
+                               .first = table->owned_first(),
+                               .last = table->owned_last(),
+                               .width = slot.width == 0 ? table->width() : slot.width,
+                               .dtype = table->dtype()};
+      std::unique_ptr<RowTable> state = graph::make_row_table(spec, table->rows(), places);
+      tables_.push_back({info.index, std::move(name), std::move(state)});
       state_of_[info.index].push_back(tables_.back().table.get());
     }
   }

@@ -8,6 +8,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/parameter.hpp>
+#include <tenon/tier.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -25,7 +26,8 @@ struct MeshSpec {
 
 class Updater {
  public:
-  Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device);
+  /// Optimizer rows lie where `places` says; null: in host memory.
+  Updater(const Part<Optimizer>& optimizer, ParameterSet& live, Device& device, RowPlaces* places);
   /// Lets a rule that asks for it prepare for a run of `steps` planned slots. Once, before the first apply().
   void bind(const MeshSpec& mesh, std::int64_t steps);
 

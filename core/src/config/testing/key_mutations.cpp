@@ -33,12 +33,8 @@ class Mutator {
     }
     visit_list_or_table("emulate.failure", "emulate.failure", "");
     visit_list_or_table("fault", "fault", "");
-    visit_list_or_table("evaluate", "evaluate", "");
-    if (Value* list = find("evaluate")) {
-      for (std::size_t i = 0; i < list->array().size(); ++i)
-        if (Value* data = list->array()[i].find("data"))
-          visit_component(*data, fmt::format("evaluate[{}].data", i), "evaluate.data", {}, "dataset/1");
-    }
+    if (Value* value = find("tables")) rename_all(*value, "tables", "tables", core("tables"));
+    for (const char* list : {"evaluate", "tables.place", "tables.budget"}) visit_list_with_parts(list);
     visit_list_or_table("model.layer", "model.layer", "layer/1");
     visit_list_or_table("model.insert", "model.insert", "layer/1");
     return std::move(report_);
@@ -66,6 +62,20 @@ class Mutator {
     if (!value->is_array()) return visit_component(*value, path, core_table, core(core_table), kind);
     for (std::size_t i = 0; i < value->array().size(); ++i) {
       visit_component(value->array()[i], fmt::format("{}[{}]", path, i), core_table, core(core_table), kind);
+    }
+  }
+
+  // A list of the core whose elements have components: [[evaluate]] with its data.
+  void visit_list_with_parts(const std::string& path) {
+    visit_list_or_table(path, path, "");
+    Value* const list = find(path);
+    for (std::size_t i = 0; list != nullptr && i < list->array().size(); ++i) {
+      for (const ComponentSection& section : component_sections()) {
+        if (section.table.substr(0, section.table.rfind('.')) != path) continue;
+        const std::string name(section.table.substr(path.size() + 1));
+        if (Value* part = list->array()[i].find(name))
+          visit_component(*part, fmt::format("{}[{}].{}", path, i, name), section.table, {}, section.kind);
+      }
     }
   }
 

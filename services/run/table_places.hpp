@@ -1,0 +1,34 @@
+// Where the row tables of a rank live: the places of [tables], first match first, or those that a plan gave.
+#pragma once
+
+#include "loop/parts.hpp"
+
+#include <tenon/tier.hpp>
+
+#include <memory>
+#include <string>
+
+namespace tenon::train {
+
+class TablePlaces final : public RowPlaces {
+ public:
+  /// `run`: see RowMemorySpec. Settings and parts outlive this.
+  TablePlaces(const config::CoreSettings& settings, Parts& parts, std::string run, int rank)
+      : settings_(settings), parts_(parts), run_(std::move(run)), rank_(rank) {}
+
+  std::unique_ptr<RowMemory> allocate(const RowMemorySpec& spec) override;
+  /// Host memory that these rows will take.
+  std::int64_t host_bytes(const RowMemorySpec& spec) const;
+
+ private:
+  RowMemorySpec completed(RowMemorySpec spec) const;
+  /// Null: the core's own memory.
+  const Part<Tier>* tier_of(const RowMemorySpec& spec) const;
+
+  const config::CoreSettings& settings_;
+  Parts& parts_;
+  std::string run_;
+  int rank_;
+};
+
+}  // namespace tenon::train
