@@ -103,7 +103,7 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "device, "
        "parallel, "
        "transport, data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, "
-       "emulate, "
+       "tables, emulate, "
        "fault, "
        "plugins)"},
       {{"run.step=3"},
@@ -251,6 +251,89 @@ TEST(RunCheck, PluginPathsCountFromTheirFile) {
   }
   EXPECT_THAT(refused, testing::StartsWith(file + ":2:10: [plugins] paths: cannot find 'nowhere'; tried\n  " +
                                            sources + "/configs/nowhere\n"));
+}
+
+std::vector<std::string> with_tables(std::vector<std::string> more = {}) {
+  std::vector<std::string> sets{
+      "tables.place=[{match=\"emb.*\", tier={type=\"memory\"}, state={type=\"memory\", pages=8}}, "
+      "{match=\"*\", tier={type=\"memory\"}}]"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+TEST(RunCheck, TablesAreInPlacesInTheirOrder) {
+  CheckedRun run = check_run(sample_run(with_tables({"tables.prefetch=2"})), sample::kCatalog, {});
+  ASSERT_EQ(run.core.tables.places.size(), 2u);
+  EXPECT_EQ(run.core.tables.places[0].match, "emb.*");
+  EXPECT_TRUE(run.core.tables.places[0].has_state);
+  EXPECT_FALSE(run.core.tables.places[1].has_state);
+  EXPECT_EQ(run.core.tables.prefetch, 2);
+  EXPECT_FALSE(run.core.tables.plan);
+  EXPECT_EQ(run.component("tables.place[0].state")->options->integer("pages"), 8);
+  EXPECT_EQ(run.component("tables.place[1].tier")->options->integer("pages"), 1);
+  EXPECT_EQ(run.component("tables.place[1].state"), nullptr);
+  // What was resolved means the same when it is read again.
+  const Config again = Config::parse(to_toml(run.resolved.root(), false), "again.toml", {});
+  EXPECT_EQ(to_toml(check_run(again, sample::kCatalog, {}).resolved.root(), false),
+            to_toml(run.resolved.root(), false));
+}
+
+TEST(RunCheck, ATableBudgetIsInBytes) {
+  const auto budget = [](const std::string& bytes) {
+    return std::vector<std::string>{"tables.plan=auto",
+                                    "tables.budget=[{bytes=\"" + bytes + "\", tier={type=\"memory\"}}]"};
+  };
+  CheckedRun run = check_run(sample_run(budget("2GiB")), sample::kCatalog, {});
+  ASSERT_EQ(run.core.tables.budgets.size(), 1u);
+  EXPECT_EQ(run.core.tables.budgets[0].bytes, std::int64_t{2} << 30);
+  EXPECT_TRUE(run.core.tables.plan);
+  for (const char* bytes : {"2 GiB", "2GB", "-1", "0", "1.5GiB", "", "9000000TiB", "9999999999999999999"}) {
+    std::string refused;
+    try {
+      check_run(sample_run(budget(bytes)), sample::kCatalog, {});
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+    EXPECT_THAT(refused,
+                testing::HasSubstr(std::string("bytes = '") + bytes + "': expected a number of bytes"))
+        << bytes;
+  }
+}
+
+TEST(RunCheck, TablesAreRefusedWithAllFacts) {
+  const struct {
+    std::vector<std::string> sets;
+    const char* message;
+  } cases[] = {
+      {{"tables.place=3"}, "expected [[tables.place]], a list of tables, found"},
+      {{"tables.place=[{match=\"*\"}]"},
+       "[[tables.place]] needs [tables.place.tier], a table with a 'type': the name of a component of kind "
+       "tier"},
+      {{"tables.place=[{match=\"*\", tier={type=\"memory\"}, state=3}]"},
+       "[[tables.place]] needs [tables.place.state], a table with a 'type'"},
+      {{"tables.place=[{tier={type=\"memory\"}}]"}, "[[tables.place]] needs option 'match'"},
+      {{"tables.place=[{match=\"*\", tier={type=\"memori\"}}]"}, "no component 'memori'"},
+      {{"tables.plan=auto"}, "[tables] plan = 'auto' fills budgets, and there is none"},
+      {{"tables.budget=[{bytes=\"1\", tier={type=\"memory\"}}]"},
+       "[[tables.budget]] is read with plan = 'auto' alone"},
+      {{"tables=3"}, "expected the table [tables], found"},
+  };
+  for (const auto& c : cases) {
+    std::string refused;
+    try {
+      check_run(sample_run(c.sets), sample::kCatalog, {});
+    } catch (const Error& error) {
+      refused = error.what();
+    }
+    EXPECT_THAT(refused, testing::HasSubstr(c.message));
+  }
+}
+
+TEST(KeyMutations, GoIntoPlacesOfTables) {
+  std::set<std::string> proven;
+  const MutationReport report = mutate_keys(sample_run(with_tables()), sample::kCatalog, proven, 4);
+  EXPECT_THAT(report.accepted, testing::IsEmpty());
+  EXPECT_THAT(proven, testing::Contains(testing::HasSubstr("tier.memory")));
 }
 
 TEST(KeyMutations, EnumeratesSingleEdits) {

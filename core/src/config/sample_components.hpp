@@ -41,6 +41,7 @@ inline constexpr OptionSpec kWarmup[] = {integer("steps", "100").at_least(0), co
                                          component("outer", "optimizer/1")};
 inline constexpr OptionSpec kStack[] = {components("part", "sync/1").mandatory(), reals("shares", "[]")};
 inline constexpr OptionSpec kFull[] = {integer("every", "100").at_least(1), integer("keep", "2").at_least(1)};
+inline constexpr OptionSpec kMemory[] = {integer("pages", "1").at_least(1)};
 inline constexpr OptionSpec kBoard[] = {real("flush_seconds", "5").at_least(0).in_unit("s")};
 
 class Catalog final : public ComponentCatalog {
@@ -49,12 +50,21 @@ class Catalog final : public ComponentCatalog {
     static constexpr struct {
       std::string_view kind, id;
       std::span<const OptionSpec> specs;
-    } kAll[] = {
-        {"device/1", "cpu", kCpu},        {"transport/1", "thread", kThread},   {"dataset/1", "text", kText},
-        {"model/1", "mlp", kMlp},         {"layer/1", "linear", kLinear},       {"precision/1", "fp8", kFp8},
-        {"optimizer/1", "adapt", kAdapt}, {"optimizer/1", "sgd", kSgd},         {"schedule/1", "wsd", kWsd},
-        {"sync/1", "mean", kMean},        {"sync/1", "warmup", kWarmup},        {"sync/1", "stack", kStack},
-        {"recovery/1", "full", kFull},    {"observer/1", "tensorboard", kBoard}};
+    } kAll[] = {{"device/1", "cpu", kCpu},
+                {"transport/1", "thread", kThread},
+                {"dataset/1", "text", kText},
+                {"model/1", "mlp", kMlp},
+                {"layer/1", "linear", kLinear},
+                {"precision/1", "fp8", kFp8},
+                {"optimizer/1", "adapt", kAdapt},
+                {"optimizer/1", "sgd", kSgd},
+                {"schedule/1", "wsd", kWsd},
+                {"sync/1", "mean", kMean},
+                {"sync/1", "warmup", kWarmup},
+                {"sync/1", "stack", kStack},
+                {"recovery/1", "full", kFull},
+                {"tier/1", "memory", kMemory},
+                {"observer/1", "tensorboard", kBoard}};
     std::vector<std::string> ids;
     for (const auto& entry : kAll) {
       if (entry.kind != kind) continue;
