@@ -66,6 +66,7 @@
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/ssd.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/packed_files.hpp>
@@ -539,6 +540,9 @@ TYPE(Ssd)
 TYPE(GatedNormSpec)
 TYPE(GatedNormKernel)
 TYPE(GatedNorms)
+
+// <tenon/sdk/ops/table_rows.hpp>
+TYPE(TableRowOps)
 
 // <tenon/sdk/outer_update.hpp>
 TYPE(OuterRule)

@@ -7,6 +7,7 @@
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/ssd.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 #include <tenon/sdk/outside_training.hpp>
 #include <tenon/sdk/quantizer.hpp>
 
@@ -26,6 +27,7 @@ GatedNorms::~GatedNorms() = default;
 MorKernel::~MorKernel() = default;
 MorOps::~MorOps() = default;
 MultiplyOps::~MultiplyOps() = default;
+TableRowOps::~TableRowOps() = default;
 
 TokenizedText::~TokenizedText() = default;
 ConversationText::~ConversationText() = default;

@@ -24,6 +24,7 @@
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/ssd.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -154,6 +155,7 @@ std::unique_ptr<SignOps> make_sign_ops();
 std::unique_ptr<CausalConvs> make_causal_convs(const Kernels& kernels);
 std::unique_ptr<Ssd> make_ssd(const Kernels& kernels);
 std::unique_ptr<GatedNorms> make_gated_norms(const Kernels& kernels);
+std::unique_ptr<TableRowOps> make_table_row_ops();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<MorOps> make_mor_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);

@@ -150,6 +150,7 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<CausalConvs> causal_convs_;
   std::unique_ptr<Ssd> ssd_;
   std::unique_ptr<GatedNorms> gated_norms_;
+  std::unique_ptr<TableRowOps> table_row_ops_;
   std::unique_ptr<QuantOps> quant_;
   std::unique_ptr<MorOps> mor_;
   std::unique_ptr<Fft> fft_;
@@ -278,6 +279,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   causal_convs_ = make_causal_convs(kernels_);
   ssd_ = make_ssd(kernels_);
   gated_norms_ = make_gated_norms(kernels_);
+  table_row_ops_ = make_table_row_ops();
   quant_ = make_quant_ops(kernels_);
   mor_ = make_mor_ops(kernels_);
   fft_ = make_fft(kernels_);
@@ -333,6 +335,7 @@ void* CpuDevice::query(std::string_view interface_id) {
       {CausalConvs::kId, causal_convs_.get()},
       {Ssd::kId, ssd_.get()},
       {GatedNorms::kId, gated_norms_.get()},
+      {TableRowOps::kId, table_row_ops_.get()},
       {QuantOps::kId, quant_.get()},
       {MorOps::kId, mor_.get()},
       {Fft::kId, fft_.get()},

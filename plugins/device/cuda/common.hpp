@@ -23,6 +23,7 @@
 #include <tenon/sdk/ops/multiply.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/ssd.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,7 @@ std::unique_ptr<SignOps> make_sign_ops(Queue& queue);
 std::unique_ptr<CausalConvs> make_causal_convs(Queue& queue);
 std::unique_ptr<Ssd> make_ssd(Queue& queue);
 std::unique_ptr<GatedNorms> make_gated_norms(Queue& queue);
+std::unique_ptr<TableRowOps> make_table_row_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<MorOps> make_mor_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);

@@ -103,6 +103,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CausalConvs> causal_convs_;
   std::unique_ptr<Ssd> ssd_;
   std::unique_ptr<GatedNorms> gated_norms_;
+  std::unique_ptr<TableRowOps> table_row_ops_;
   std::unique_ptr<QuantOps> quant_ops_;
   std::unique_ptr<MorOps> mor_ops_;
   std::unique_ptr<ScaledProducts> scaled_products_;
@@ -170,6 +171,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   causal_convs_ = make_causal_convs(*queue_);
   ssd_ = make_ssd(*queue_);
   gated_norms_ = make_gated_norms(*queue_);
+  table_row_ops_ = make_table_row_ops(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   mor_ops_ = make_mor_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
@@ -233,6 +235,7 @@ void* CudaDevice::query(std::string_view interface_id) {
       {CausalConvs::kId, causal_convs_.get()},
       {Ssd::kId, ssd_.get()},
       {GatedNorms::kId, gated_norms_.get()},
+      {TableRowOps::kId, table_row_ops_.get()},
       {QuantOps::kId, quant_ops_.get()},
       {MorOps::kId, mor_ops_.get()},
       {ScaledProducts::kId, scaled_products_.get()},
