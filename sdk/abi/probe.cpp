@@ -581,6 +581,8 @@ TYPE(Quantizer)
 
 // <tenon/sdk/row_update.hpp>
 TYPE(RowBlock)
+TYPE(DeviceRowBlock)
+TYPE(DeviceRowRoom)
 
 // <tenon/sdk/simulation.hpp>
 TYPE(FailedTask)

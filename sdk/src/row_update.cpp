@@ -1,7 +1,10 @@
-// Blocks of rows on the stack. Their size depends on the width alone, never on the number of threads.
+// Blocks of rows: on the stack, of a size that depends on the width alone, never on the number of threads; or
+// in memory of a device.
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 #include <tenon/sdk/row_update.hpp>
+#include <tenon/tier.hpp>
 
 #include <fmt/format.h>
 
@@ -31,13 +34,37 @@ Line* grown_lines(std::int64_t count) {
   return lines.data();
 }
 
+void check_row_update(const RowTable& weights, std::span<RowTable* const> state,
+                      const RowGradient& gradient) {
+  const DType dtype = weights.dtype();
+  if (dtype != DType::kF32 && dtype != DType::kF64) {
+    fail_run(fmt::format("a row update takes tables of f32 and f64, found {}", dtype_name(dtype)));
+  }
+  const TensorView& values = gradient.values;
+  const auto ids = static_cast<std::int64_t>(gradient.ids.size());
+  if (values.dtype != dtype || values.elements() != ids * weights.width()) {
+    fail_run(fmt::format("a row update of {} rows of {} {} found gradients {} of {}", ids, weights.width(),
+                         dtype_name(dtype), values.shape.text(), dtype_name(values.dtype)));
+  }
+  if (state.size() > kMostRowStates) {
+    fail_run(
+        fmt::format("a row update takes at most {} state tables, found {}", kMostRowStates, state.size()));
+  }
+  for (const RowTable* table : state) {
+    if (table->dtype() != dtype) {
+      fail_run(fmt::format("a row update of {} found a state table of {}", dtype_name(dtype),
+                           dtype_name(table->dtype())));
+    }
+  }
+}
+
 class RowUpdate {
  public:
   RowUpdate(RowTable& weights, std::span<RowTable* const> state, const RowGradient& gradient)
       : gradient_(gradient),
         tables_(1 + state.size()),
         row_bytes_(dtype_bytes(weights.dtype(), weights.width())) {
-    check(weights, state);
+    check_row_update(weights, state, gradient);
     table_[0] = &weights;
     std::int64_t bytes = row_bytes_;
     for (std::size_t i = 0; i < state.size(); ++i) {
@@ -60,29 +87,6 @@ class RowUpdate {
   }
 
  private:
-  void check(const RowTable& weights, std::span<RowTable* const> state) const {
-    const DType dtype = weights.dtype();
-    if (dtype != DType::kF32 && dtype != DType::kF64) {
-      fail_run(fmt::format("a row update takes tables of f32 and f64, found {}", dtype_name(dtype)));
-    }
-    const TensorView& values = gradient_.values;
-    const auto ids = static_cast<std::int64_t>(gradient_.ids.size());
-    if (values.dtype != dtype || values.elements() != ids * weights.width()) {
-      fail_run(fmt::format("a row update of {} rows of {} {} found gradients {} of {}", ids, weights.width(),
-                           dtype_name(dtype), values.shape.text(), dtype_name(values.dtype)));
-    }
-    if (state.size() > kMostRowStates) {
-      fail_run(
-          fmt::format("a row update takes at most {} state tables, found {}", kMostRowStates, state.size()));
-    }
-    for (const RowTable* table : state) {
-      if (table->dtype() != dtype) {
-        fail_run(fmt::format("a row update of {} found a state table of {}", dtype_name(dtype),
-                             dtype_name(table->dtype())));
-      }
-    }
-  }
-
   void run_in(Line* lines, std::int64_t begin, std::int64_t end, void* body,
               void (*call)(void*, const RowBlock&)) const {
     const std::int64_t rows = end - begin;
@@ -106,9 +110,109 @@ class RowUpdate {
   std::int64_t rows_ = 1, lines_ = 0;                  // of a whole block
 };
 
+/// Bytes of a block on a device, about: gradients of a batch pass in few blocks, and rooms stay small.
+constexpr std::int64_t kDeviceBlockBytes = std::int64_t{16} << 20;
+
+/// An update of rows that a device holds.
+class DeviceRowUpdate {
+ public:
+  DeviceRowUpdate(Device& device, TableRowOps& ops, const RowGradient& gradient)
+      : device_(device), ops_(ops), gradient_(gradient) {}
+
+  /// False where the rows of the table are elsewhere.
+  bool add(RowTable& table) {
+    auto* const rows = static_cast<DeviceRows*>(table.query(DeviceRows::kId));
+    if (rows == nullptr || tables_ == held_.size()) return false;
+    held_[tables_++] = {rows, rows->rows_on_device(), table.owned_first(), table.width()};
+    return true;
+  }
+
+  void run(DeviceRowRoom& room, void* body, void (*call)(void*, const DeviceRowBlock&)) {
+    const DType dtype = held_[0].rows.dtype;
+    std::int64_t row_bytes = sizeof(std::int64_t) + dtype_bytes(dtype, 1 + held_[0].width);
+    for (std::size_t i = 0; i < tables_; ++i) row_bytes += dtype_bytes(dtype, held_[i].width);
+    const std::int64_t most = std::max<std::int64_t>(1, kDeviceBlockBytes / row_bytes);
+    const auto ids = static_cast<std::int64_t>(gradient_.ids.size());
+    for (std::int64_t begin = 0; begin < ids; begin += most) {
+      const std::int64_t rows = std::min(most, ids - begin);
+      // Ids, gradients, numbers and the rows of every table, each from a line of its own on.
+      room_ = room.room(rows * row_bytes + static_cast<std::int64_t>(3 + tables_) * 64);
+      run_block(begin, rows, body, call);
+    }
+  }
+
+ private:
+  struct Held {
+    DeviceRows* of;
+    TensorView rows;
+    std::int64_t first, width;
+  };
+
+  /// The next part of the room.
+  TensorView part(const Shape& shape, DType dtype) {
+    const TensorView view{room_.data, shape, dtype, room_.space};
+    const std::int64_t bytes = lines_of(view.bytes()) * 64;
+    room_ = {static_cast<std::byte*>(room_.data) + bytes, Shape{room_.shape[0] - bytes}, DType::kU8,
+             room_.space};
+    return view;
+  }
+
+  void run_block(std::int64_t begin, std::int64_t rows, void* body,
+                 void (*call)(void*, const DeviceRowBlock&)) {
+    const auto ids = gradient_.ids.subspan(begin, rows);
+    const TensorView there = part(Shape{rows}, DType::kI64);
+    device_.copy({const_cast<std::int64_t*>(ids.data()), there.shape, there.dtype, MemorySpace::kHost},
+                 there);
+    const DType dtype = held_[0].rows.dtype;
+    DeviceRowBlock block;
+    block.numbers = part(Shape{rows}, dtype);
+    block.gradients = part(Shape{rows, held_[0].width}, dtype);
+    TensorView from = block.gradients;
+    from.data = static_cast<std::byte*>(gradient_.values.data) + dtype_bytes(dtype, begin * held_[0].width);
+    from.space = gradient_.values.space;
+    device_.copy(from, block.gradients);
+    std::array<TensorView, 1 + kMostRowStates> views;
+    for (std::size_t i = 0; i < tables_; ++i) {
+      views[i] = part(Shape{rows, held_[i].width}, dtype);
+      ops_.gather(held_[i].rows, held_[i].first, there, views[i]);
+    }
+    block.weights = views[0];
+    block.state = std::span<const TensorView>(views).subspan(1, tables_ - 1);
+    call(body, block);
+    for (std::size_t i = 0; i < tables_; ++i) {
+      ops_.scatter(views[i], held_[i].rows, held_[i].first, there);
+      held_[i].of->wrote(ids);
+    }
+  }
+
+  Device& device_;
+  TableRowOps& ops_;
+  const RowGradient& gradient_;
+  std::array<Held, 1 + kMostRowStates> held_{};  // weights, then state
+  std::size_t tables_ = 0;
+  TensorView room_;  // what is left of it
+};
+
 }  // namespace
 
+DeviceRowRoom::~DeviceRowRoom() = default;
+
 namespace detail {
+
+bool update_device_rows(Device& device, RowTable& weights, std::span<RowTable* const> state,
+                        const RowGradient& gradient, void* body, void (*call)(void*, const DeviceRowBlock&)) {
+  auto* const ops = static_cast<TableRowOps*>(device.query(TableRowOps::kId));
+  auto* const room = static_cast<DeviceRowRoom*>(weights.query(DeviceRowRoom::kId));
+  if (ops == nullptr || room == nullptr) return false;
+  DeviceRowUpdate update(device, *ops, gradient);
+  if (!update.add(weights)) return false;
+  for (RowTable* table : state) {
+    if (!update.add(*table)) return false;
+  }
+  check_row_update(weights, state, gradient);
+  update.run(*room, body, call);
+  return true;
+}
 
 void update_row_blocks(RowTable& weights, std::span<RowTable* const> state, const RowGradient& gradient,
                        void* body, void (*call)(void*, const RowBlock&)) {

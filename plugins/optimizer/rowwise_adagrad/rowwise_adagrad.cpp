@@ -3,11 +3,13 @@
 //   m <- m + (g_1^2 + ... + g_d^2) / d          w <- w - lr g / (sqrt(m) + eps)
 // Before the first gradient m = initial_accumulator. Dense parameters follow Adagrad, one m per element.
 // The rules are RowwiseAdagradRule and AdagradRule of <tenon/sdk/update_rules.hpp>; the device evaluates the
-// latter, and loops over host memory update rows.
+// latter, and the former for rows in its own memory. Loops over host memory update other rows.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/kernels/table_rows.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
 #include <tenon/sdk/update_rule.hpp>
 #include <tenon/sdk/update_rules.hpp>
 
@@ -55,32 +57,13 @@ void with_real(DType dtype, Visit visit) {
   fail_run("optimizer rowwise_adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
 }
 
-/// Sum of (scale x)^2 in eight partial sums, so that vector registers add in the order of this loop.
-template <class T>
-T sum_of_squares(const T* x, T scale, std::int64_t n) {
-  constexpr std::int64_t kLanes = 8;
-  std::array<T, kLanes> lane{};
-  const std::int64_t whole = n - n % kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    for (std::int64_t j = 0; j < kLanes; ++j) {
-      const T value = scale * x[i + j];
-      lane[j] += value * value;
-    }
-  }
-  for (std::int64_t i = whole; i < n; ++i) {
-    const T value = scale * x[i];
-    lane[i - whole] += value * value;
-  }
-  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 /// grad, w: [rows, width]; sum: [rows], at most kRowBlock.
 template <class T>
 void update_block(const T* constants, T scale, const T* __restrict grad, T* __restrict w, T* sum,
                   std::int64_t rows, std::int64_t width) {
   std::array<T, kRowBlock> rates;
   for (std::int64_t row = 0; row < rows; ++row)
-    rates[row] = sum_of_squares(grad + row * width, scale, width) / static_cast<T>(width);
+    rates[row] = kernels::sum_of_squares(grad + row * width, scale, width) / static_cast<T>(width);
   T* const tensors[] = {sum, rates.data()};
   update_elements<RowwiseAdagradRule>(tensors, constants, rows, nullptr);
   for (std::int64_t row = 0; row < rows; ++row, grad += width, w += width) {
@@ -124,6 +107,15 @@ void RowwiseAdagrad::step_rows(const UpdateContext& context, RowTable& weights,
                                std::span<RowTable* const> state, const RowGradient& gradient) {
   Formula formula;
   RowwiseAdagradRule{.lr = context.lr, .eps = eps_, .initial = initial_}.write(formula);
+  FormulaOps* const formulas = formulas_of(*context.device);
+  const auto there = [&](const DeviceRowBlock& block) {
+    auto& rows = context.device->family<TableRowOps>();
+    rows.mean_squares(block.gradients, context.gradient_scale, block.numbers);
+    const std::array<TensorView, RowwiseAdagradRule::kTensors> tensors{block.state[0], block.numbers};
+    formulas->evaluate(formula, tensors, {});
+    rows.subtract_scaled(block.weights, block.gradients, context.gradient_scale, block.numbers);
+  };
+  if (formulas != nullptr && for_each_device_block(*context.device, weights, state, gradient, there)) return;
   with_real(weights.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto constants = rounded_constants<T>(formula);

@@ -1,8 +1,9 @@
-// Helpers for RowOptimizer: they update the rows of a table that a gradient names, block by block. They
-// access a table through read and write alone, so a rule written with them works wherever the rows are
-// stored. They copy no table and allocate nothing per step.
+// Helpers for RowOptimizer: they update the rows of a table that a gradient names, block by block. Blocks are
+// read and written, so a rule written with them works wherever the rows are stored; a rule that a device can
+// compute updates rows in the device's memory there. They copy no table and allocate nothing per step.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/optimizer.hpp>
 
 #include <cstddef>
@@ -25,10 +26,30 @@ struct RowBlock {
 inline constexpr std::int64_t kRowBlock = 64;
 inline constexpr std::size_t kMostRowStates = 4;
 
+/// The same in memory of a device.
+struct DeviceRowBlock {
+  TensorView weights;                 ///< [rows, width]; written back after the call
+  TensorView gradients;               ///< [rows, width]; a copy
+  std::span<const TensorView> state;  ///< [rows, the state's width]; written back
+  TensorView numbers;                 ///< [rows], with unspecified values: for the rule's own use
+};
+
+/// Offered by RowTable::query where DeviceRows is: memory of the device for rows on their way.
+class DeviceRowRoom {
+ public:
+  static constexpr const char* kId = "tenon.row_table.device_room/1";
+  virtual ~DeviceRowRoom();
+  /// u8 [bytes] with unspecified values, aligned to 64 bytes, valid until the next call; kept for it. One
+  /// thread.
+  virtual TensorView room(std::int64_t bytes) = 0;
+};
+
 namespace detail {
 void update_row_blocks(RowTable& weights, std::span<RowTable* const> state, const RowGradient& gradient,
                        void* body, void (*call)(void*, const RowBlock&));
-}
+bool update_device_rows(Device& device, RowTable& weights, std::span<RowTable* const> state,
+                        const RowGradient& gradient, void* body, void (*call)(void*, const DeviceRowBlock&));
+}  // namespace detail
 
 /// Calls body(const RowBlock&) for consecutive blocks of the gradient's rows, on several threads
 /// (parallel_for). Rows of a gradient are unique, so no split changes the bits. Several threads may call this
@@ -43,6 +64,18 @@ void for_each_row_block(RowTable& weights, std::span<RowTable* const> state, con
   detail::update_row_blocks(
       weights, state, gradient, const_cast<std::remove_const_t<Plain>*>(&body),
       [](void* opaque, const RowBlock& block) { (*static_cast<Plain*>(opaque))(block); });
+}
+
+/// Where all rows are in the device's memory and it has TableRowOps: copies the gradients there, calls
+/// body(const DeviceRowBlock&) with the rows that they name, of several blocks if they are many, and returns
+/// true. Else returns false at once. One thread for one table at a time. Throws as for_each_row_block does.
+template <typename Body>
+bool for_each_device_block(Device& device, RowTable& weights, std::span<RowTable* const> state,
+                           const RowGradient& gradient, Body&& body) {
+  using Plain = std::remove_reference_t<Body>;
+  return detail::update_device_rows(
+      device, weights, state, gradient, const_cast<std::remove_const_t<Plain>*>(&body),
+      [](void* opaque, const DeviceRowBlock& block) { (*static_cast<Plain*>(opaque))(block); });
 }
 
 /// For rules whose weight decay is part of the gradient: they would have to read a whole table in every step.

@@ -204,12 +204,17 @@ void update_slice(Device& device, const ParameterSlice& slice, const Rule& rule)
   });
 }
 
-/// Updates the rows that a gradient names by the same rule. Rows of tables are in host memory: a device whose
-/// memory that is evaluates the rule, on several threads at once; otherwise the loop does.
+/// Updates the rows that a gradient names by the same rule. The device evaluates it for rows in its memory,
+/// which is done on several threads at once where that is the host's; otherwise the loop does.
 template <class Rule>
 void update_rows(Device& device, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient, const Rule& rule) {
-  const RuleEvaluator evaluate(device.space() == MemorySpace::kHost ? formulas_of(device) : nullptr);
+  FormulaOps* const formulas = formulas_of(device);
+  const auto there = [&](const DeviceRowBlock& block) {
+    detail::update_slice_by(RuleEvaluator(formulas), rule, block);
+  };
+  if (formulas != nullptr && for_each_device_block(device, weights, state, gradient, there)) return;
+  const RuleEvaluator evaluate(device.space() == MemorySpace::kHost ? formulas : nullptr);
   for_each_row_block(weights, state, gradient,
                      [&](const RowBlock& block) { detail::update_slice_by(evaluate, rule, block); });
 }
