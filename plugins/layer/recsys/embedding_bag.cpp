@@ -1,6 +1,7 @@
-// Tables are on the host, so all of this runs there, whatever the device. Ids are checked once, then the
-// threads share tables and blocks of bags. Sums are in the type of the rows and rounded to that of
-// activations at the end.
+// Bags of a table are summed where its rows are. For tables on the host that is there, whatever the device:
+// the threads share tables and blocks of bags, and sums travel. A device sums the bags of tables in its own
+// memory. Sums are in the type of the rows and rounded to that of activations at the end. Ids are checked
+// once, on the host, where gradients of rows are collected, too.
 #include "embedding_bag.hpp"
 
 #include "common.hpp"
@@ -161,9 +162,11 @@ void EmbeddingBag::infer(InferContext& context) {
     }
   }
   if (!offsets_.empty()) join_service(context);
+  rows_of_tables_ = offsets_.empty() ? static_cast<TableRowOps*>(device_->query(TableRowOps::kId)) : nullptr;
   bag_begin_.clear();
   for (std::int64_t bag = 0; bag <= kBlock; ++bag) bag_begin_.push_back(bag * shape_.length);
   table_pointers_.assign(rows_.size(), nullptr);
+  device_rows_.assign(rows_.size(), nullptr);
   gradient_ids_.resize(shape_.batch * shape_.tables * shape_.length);
   gradient_counts_.resize(rows_.size());
   // Forward: sums before rounding. Backward: the gradient of every id's row.
@@ -190,15 +193,36 @@ void EmbeddingBag::check_ids(std::span<const std::int32_t> ids) const {
   }
 }
 
+std::size_t EmbeddingBag::find_tables(ForwardContext& context) {
+  std::size_t on_device = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    RowTable* const table = context.table(tables_[t]);
+    table_pointers_[t] = table;
+    device_rows_[t] =
+        rows_of_tables_ == nullptr ? nullptr : static_cast<DeviceRows*>(table->query(DeviceRows::kId));
+    if (device_rows_[t] != nullptr) ++on_device;
+  }
+  return on_device;
+}
+
+void EmbeddingBag::pool_on_device(ForwardContext& context) {
+  const TensorView ids = context.input(0).reshaped(Shape{shape_.batch, shape_.tables, shape_.length});
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (device_rows_[t] == nullptr) continue;
+    rows_of_tables_->pool(device_rows_[t]->rows_on_device(), ids, static_cast<std::int64_t>(t), mean_,
+                          context.output(0));
+  }
+}
+
 template <class Real>
-void EmbeddingBag::sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums) {
-  for (std::size_t t = 0; t < tables_.size(); ++t) table_pointers_[t] = context.table(tables_[t]);
+void EmbeddingBag::sum_bags(std::span<const std::int32_t> ids, Real* sums) {
   const std::int64_t blocks = (shape_.batch + kBlock - 1) / kBlock;
   parallel_for(blocks * shape_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
     static thread_local PoolingScratch<Real> scratch;
     static thread_local std::vector<std::int32_t> gathered;
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t table = item / blocks, first = item % blocks * kBlock;
+      if (device_rows_[table] != nullptr) continue;
       const std::int64_t last = std::min(shape_.batch, first + kBlock);
       gathered.clear();
       for (std::int64_t b = first; b < last; ++b) {
@@ -231,15 +255,17 @@ void EmbeddingBag::finish(std::span<const std::int32_t> ids, Real* sums, TensorV
 void EmbeddingBag::forward(ForwardContext& context) {
   const std::span<const std::int32_t> ids = this->ids(context);
   check_ids(ids);
+  const bool requested = service_ != nullptr && context.training();
+  const std::size_t on_device = requested ? 0 : find_tables(context);
+  if (on_device == tables_.size()) return pool_on_device(context);
   const TensorView output = values_on_host_.room(context.output(0));
   const auto run = [&]<class Real>(Lookups<Real>* lookups) {
     auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : room(context).data);
     if (lookups == nullptr) {
-      sum_bags<Real>(context, ids, sums);
-    } else if (service_ != nullptr && context.training()) {
+      sum_bags<Real>(ids, sums);
+    } else if (requested) {
       lookups->ask(ids, *service_, node_, sums);
     } else {
-      for (std::size_t t = 0; t < tables_.size(); ++t) table_pointers_[t] = context.table(tables_[t]);
       lookups->run(ids, table_pointers_, sums);
     }
     finish<Real>(ids, sums, output);
@@ -250,6 +276,7 @@ void EmbeddingBag::forward(ForwardContext& context) {
     run(lookups_.get());
   }
   values_on_host_.write(*device_, context.output(0));
+  if (on_device > 0) pool_on_device(context);
 }
 
 std::span<const std::int32_t> EmbeddingBag::ids(RunContext& context) {

@@ -8,6 +8,8 @@
 #include <tenon/device.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/ops/table_rows.hpp>
+#include <tenon/tier.hpp>
 
 #include <memory>
 #include <string>
@@ -61,8 +63,12 @@ class EmbeddingBag final : public Layer {
   void report_placement(InferContext& context, int replicas) const;
   std::string table_name(std::size_t table) const;
   void check_ids(std::span<const std::int32_t> ids) const;
+  /// Sets table_pointers_ and device_rows_, and returns how many tables the device has itself.
+  std::size_t find_tables(ForwardContext& context);
+  /// Sums the bags of tables that the device does not have.
   template <class Real>
-  void sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums);
+  void sum_bags(std::span<const std::int32_t> ids, Real* sums);
+  void pool_on_device(ForwardContext& context);
   template <class Real>
   void finish(std::span<const std::int32_t> ids, Real* sums, TensorView output) const;
   /// Ids, in host memory.
@@ -82,7 +88,9 @@ class EmbeddingBag final : public Layer {
   std::vector<ParameterRef> tables_;
   std::vector<std::vector<std::int64_t>> offsets_;  ///< per table and replica; empty = every replica has all
   std::vector<const RowTable*> table_pointers_;
-  std::vector<std::int64_t> bag_begin_;  ///< of a table's bags in a gathered list: 0, length, 2 length, ...
+  std::vector<DeviceRows*> device_rows_;   ///< of each table; null: its rows are read by the host
+  TableRowOps* rows_of_tables_ = nullptr;  ///< null: the device has none, or tables are sharded
+  std::vector<std::int64_t> bag_begin_;    ///< of a table's bags in a gathered list: 0, length, 2 length, ...
   WorkspaceRef sums_;
   Device* device_ = nullptr;
   HostStage ids_on_host_, sums_on_host_, values_on_host_;  ///< where the device has memory of its own
