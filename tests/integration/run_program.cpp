@@ -213,6 +213,8 @@ std::vector<std::string> data_of_shipped(const std::string& name, const std::str
   std::vector<std::string> sets;
   const auto is_of = [&](const char* words) { return name.find(words) != std::string::npos; };
   if (is_of("criteo") || is_of("arithmetic")) sets.push_back("data.path=" + file);
+  // Its device exists where CUDA does; the emulated one takes the same keys.
+  if (is_of("dlrm_zion")) sets.push_back("device.type=cuda_emulated");
   if (is_of("arithmetic_rl")) sets.push_back("data.conversations.path=" + file);
   return sets;
 }

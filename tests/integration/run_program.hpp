@@ -137,8 +137,8 @@ async = false
 /// A DLRM on UCI Adult, 24 slots of 96 samples for any number of replicas: a run with row tables.
 std::string clicks_run();
 
-/// Edits under which the shipped configuration `name` names its data: click logs are fetched and sums are
-/// made by their users, and any `file` will do where keys alone are read.
+/// Edits under which the shipped configuration `name` names its data, and a device of every build: click logs
+/// are fetched and sums are made by their users, and any `file` will do where keys alone are read.
 std::vector<std::string> data_of_shipped(const std::string& name, const std::string& file);
 
 // Processes of `tenon launch`, as seen from outside by a test.

@@ -34,6 +34,8 @@ const std::map<std::string, Sets> kSmall = {
     {"dlrm_adult", {"data.batch=16"}},
     {"dlrm_criteo", {"data.batch=16", "data.row_cap=50", "model.bottom=[7, 5]", "model.top=[6, 1]"}},
     {"dlrm_synthetic", {"data.batch=16", "data.rows=[20]", "data.tables=5"}},
+    {"dlrm_zion",
+     {"device.type=cuda_emulated", "data.batch=16", "data.rows=[20]", "data.tables=23", "data.pairs=0"}},
     {"fno_darcy", {"data.batch=2", "model.width=5", "model.modes=[3]"}},
     {"fno_darcy_2x2", {"data.batch=2", "model.width=4", "model.modes=[4]"}},
 };
