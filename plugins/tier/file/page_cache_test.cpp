@@ -10,8 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -169,6 +173,36 @@ TEST_F(PagesOnDisk, T1_RowsEqualHostMemoryWithQueuesAndWithout) {
       }
     }
   }
+}
+
+TEST_F(PagesOnDisk, ErrorsBelongToTheirTransfersWithQueuesAndWithout) {
+  const std::string path = write("file", std::string(3 * kPageBytes, 'x'));
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  Bytes memory(5 * kPageBytes);
+  for (const bool queues : {true, false}) {
+    Rings rings(queues);
+    std::vector<PageTransfer> transfers(5);
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      const std::int64_t page = (i + 2) % 5;  // 2, 3, 4, 0, 1
+      transfers[i] = {page * 4096, memory.data() + i * kPageBytes, kPageBytes};
+    }
+    rings.move(file, Rings::Direction::kRead, transfers);
+    const auto errors = [&] {
+      std::vector<int> errors;
+      for (const PageTransfer& transfer : transfers) errors.push_back(transfer.error);
+      return errors;
+    };
+    EXPECT_THAT(errors(), ::testing::ElementsAre(0, kEndOfFile, kEndOfFile, 0, 0));
+    EXPECT_EQ(memory[4 * kPageBytes], std::byte{'x'});
+    rings.move(file, Rings::Direction::kWrite, transfers);
+    EXPECT_THAT(errors(), ::testing::Each(EBADF));
+    // More than a queue holds.
+    transfers.assign(2 * Rings::kDepth + 7, transfers[0]);
+    rings.move(file, Rings::Direction::kRead, transfers);
+    EXPECT_THAT(errors(), ::testing::Each(0));
+  }
+  ::close(file);
 }
 
 /// 40 pages of 64 rows of 64 bytes, all in the file, none resident.
