@@ -30,6 +30,8 @@ constexpr std::size_t kWindowRows = std::size_t{1} << kWindowBits, kMostMoves = 
 /// Pages that pass at once lie side by side, so that a scan reads and a fill writes pieces of this size.
 constexpr std::size_t kPassingBytes = 128 * 1024;
 constexpr std::size_t kPrefetchDistance = 8;
+/// Slots by which the hints of one replica may follow those of another.
+constexpr std::int64_t kLateHints = 4;
 
 std::int32_t frames_of(const PageLayout& layout, std::int64_t resident) {
   return static_cast<std::int32_t>(
@@ -557,11 +559,16 @@ void PageCache::settle(Lane& lane, Use use, double stalled) {
   if (use == Use::kFill) require_moved(lane, "cannot be written to", "; they are still in memory");
 }
 
+/// Begins a hint: forgets those of slots before the last one, and of slots that a run will not reach soon,
+/// since it went back. Returns whether there is room.
 bool PageCache::await(std::int64_t slot) {
-  const int parity = static_cast<int>(slot & 1), other = 1 - parity;
-  if (told_slots_[parity] != slot) forget(parity);
-  told_slots_[parity] = slot;
-  if (told_slots_[other] != slot - 1 && told_slots_[other] != slot + 1) forget(other);
+  const int parity = static_cast<int>(slot & 1);
+  for (const int kept : {parity, 1 - parity}) {
+    const std::int64_t distance = told_slots_[kept] - slot;
+    if (distance < -1 || distance > kLateHints) forget(kept);
+  }
+  // A replica that lags names an earlier slot: its rows stay as long as those of the later one.
+  told_slots_[parity] = std::max(told_slots_[parity], slot);
   return awaited_ < most_awaited_;
 }
 

@@ -343,11 +343,23 @@ TEST_F(ResidentPages, T5_ARowThatTwoSlotsAwaitStaysForTheSecond) {
   ahead_of(*rows_).ahead(0, rows_of(0, 2));
   ahead_of(*rows_).ahead(1, rows_of(1, 3));
   write(rows_of(0, 2));
+  ahead_of(*rows_).ahead(2, rows_of(3, 4));
   reads_for(rows_of(10, kPages));
   EXPECT_EQ(reads_for(rows_of(1, 3)), 0);
   write(rows_of(1, 3));
   reads_for(rows_of(10, kPages));
   EXPECT_EQ(reads_for(rows_of(0, 3)), 3);
+}
+
+TEST_F(ResidentPages, T5_AHintOfALaterReplicaLeavesThoseOfOthers) {
+  make(12);
+  ahead_of(*rows_).ahead(6, rows_of(0, 2));
+  ahead_of(*rows_).ahead(4, rows_of(2, 4));
+  reads_for(rows_of(10, kPages));
+  EXPECT_EQ(reads_for(rows_of(0, 4)), 0);
+  ahead_of(*rows_).ahead(0, rows_of(4, 5));  // the run went back: both are forgotten
+  reads_for(rows_of(10, kPages));
+  EXPECT_EQ(reads_for(rows_of(0, 4)), 4);
 }
 
 TEST_F(ResidentPages, T5_HintsLeaveRoomForReads) {

@@ -1,4 +1,4 @@
-// How rows lie in pages: as many whole rows as fit into one, or several pages for one wide row.
+// Layout of rows in pages: as many whole rows as fit into one, or several pages for one wide row.
 #pragma once
 
 #include "page_file.hpp"
