@@ -113,6 +113,9 @@ struct LossValue {
 /// Called in backward-finish order when the last user of a parameter has added its gradient.
 using ParameterReady = std::function<void(int parameter)>;
 
+/// Ids of rows of a parameter, valid during the call.
+using RowVisit = std::function<void(int parameter, std::span<const std::int64_t> ids)>;
+
 /// Called with each output of each node right after it was computed, while its memory still holds it.
 using OutputProbe =
     std::function<void(std::string_view node, std::string_view type, int output, const TensorView& value)>;
@@ -168,6 +171,12 @@ class Executor {
   TensorView value(std::string_view name);
   /// Row gradients of the last backward.
   std::span<const RowGradient> row_gradients() const;
+  /// Parameters whose rows row_lookups() tells, ascending: tables of layers that offer RowLookups and look up
+  /// by data fields alone.
+  std::vector<int> foreseen_tables() const;
+  /// Tells which rows a training forward of a batch will read. `fields`: one view per data field, as the data
+  /// set writes it, in host memory. One call at a time, beside passes of this executor.
+  void row_lookups(std::span<const TensorView> fields, const RowVisit& visit);
   /// Per-site state tensors (amax history, decisions): saved and hashed with the run.
   void state(StateVisitor& visitor);
   std::vector<PlanLine> memory_plan() const;

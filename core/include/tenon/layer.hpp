@@ -5,6 +5,9 @@
 #include <tenon/parameter.hpp>
 #include <tenon/site.hpp>
 
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 
 TENON_ABI_BEGIN
@@ -204,6 +207,22 @@ class MetricLayer {
   /// The evaluation ends: joins what the replicas collected over `replicas` (null: there is one) and reports
   /// the same values on all of them.
   virtual void finish(Communicator* replicas, MetricReport& report) = 0;
+};
+
+/// Offered by layers that read rows of tables ("tenon.layer.lookups/1"): says which rows a forward will read
+/// before it runs, so that tiers bring them near ([tables] prefetch).
+class RowLookups {
+ public:
+  using Visit = std::function<void(ParameterRef table, std::span<const std::int64_t> ids)>;
+  static constexpr const char* kId = "tenon.layer.lookups/1";
+  virtual ~RowLookups();
+  /// Whether lookups() reads input `index`. Known after infer().
+  virtual bool looks_up_by(int index) const = 0;
+  /// Calls `visit` with the ids of all rows that a training forward with these inputs reads, whoever owns
+  /// them, in any order. Ids may repeat; those that are no row are for forward to refuse. `inputs` are in
+  /// host memory and empty where looks_up_by() is false. One call at a time, on any thread, beside forward
+  /// and backward: it uses nothing that those change.
+  virtual void lookups(std::span<const TensorView> inputs, const Visit& visit) = 0;
 };
 
 // A linear site whose rows are windows of images. Where its products are computed from images, no windows are

@@ -72,9 +72,11 @@ class RowsAhead {
  public:
   static constexpr const char* kId = "tenon.row_table.ahead/1";
   virtual ~RowsAhead();
-  /// Slot `slot` will read these rows: a hint, at most one call at a time, beside reads and writes. Returns
-  /// when the rows are near or there is no room for them. What a slot was told of is kept until its rows have
-  /// been written or a hint for a slot after the next one comes. Never changes a value.
+  /// Slot `slot` will read these rows: a hint, at most one call at a time, beside reads and writes, and not
+  /// while evaluations, saves or restores go on. Owned rows, unique and ascending. Returns when the rows are
+  /// near or there is no room for them. What a slot was told of is kept until its rows have been written or a
+  /// hint for a slot after the next one comes. Where replicas read rows on request, each replica's part of a
+  /// slot is a call of its own, and slots need not ascend from call to call. Never changes a value.
   virtual void ahead(std::int64_t slot, std::span<const std::int64_t> ids) = 0;
 };
 

@@ -174,6 +174,7 @@ struct Executor::Impl {
       pass.staged = staged.get();
     }
     for (int i = 0; i < build->fields; ++i) inputs.push_back(base::at(build->values, i).data);
+    if (spec.training) find_lookups(data);
     memory_watch = static_cast<MemoryWatch*>(spec.device->query(MemoryWatch::kId));
     spans = static_cast<SpanSink*>(spec.host->query(SpanSink::kId));
     if (spans != nullptr) costs = node_costs(*build);
@@ -183,6 +184,26 @@ struct Executor::Impl {
     }
   }
   ~Impl() { graph::release(*build, *spec.device); }
+
+  /// Nodes that tell which rows they read, where that follows from the data as it was read.
+  void find_lookups(const DataInfo& data) {
+    for (graph::Node& node : build->nodes) {
+      auto* const layer = static_cast<RowLookups*>(node.layer->query(RowLookups::kId));
+      if (layer == nullptr || node.skipped) continue;
+      Lookups found{layer, &node, {}};
+      bool known = true;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const int value = node.inputs[i].value;
+        const bool needed = layer->looks_up_by(static_cast<int>(i));
+        if (needed) {
+          known = known && value < build->fields &&
+                  base::at(data.fields, value).dtype == base::at(build->values, value).spec.dtype;
+        }
+        found.fields.push_back(needed ? value : -1);
+      }
+      if (known) lookups.push_back(std::move(found));
+    }
+  }
 
   graph::PassKind forward_kind() const {
     return pass.run.training ? graph::PassKind::kForward : graph::PassKind::kEvaluation;
@@ -317,6 +338,13 @@ struct Executor::Impl {
     }
   }
 
+  /// A node whose rows are known before its forward.
+  struct Lookups {
+    RowLookups* layer = nullptr;
+    const graph::Node* node = nullptr;
+    std::vector<int> fields;  ///< per input the data field, -1 = not needed
+  };
+
   ExecutorSpec spec;
   std::unique_ptr<graph::Build> build;
   graph::RowGradients rows;
@@ -330,6 +358,8 @@ struct Executor::Impl {
   OutputProbe probe;
   MemoryWatch* memory_watch = nullptr;
   SpanSink* spans = nullptr;
+  std::vector<Lookups> lookups;
+  std::vector<TensorView> lookup_inputs;
   std::vector<NodeCost> costs;     ///< empty where no spans are recorded
   std::vector<std::string> names;  ///< of nodes, for the watch of kernels that do not return
   graph::KnownPlace place{spec.host->query(graph::PassPlaces::kId)};
@@ -510,6 +540,30 @@ TensorView Executor::value(std::string_view name) {
 
 std::span<const RowGradient> Executor::row_gradients() const {
   return impl_->rows.summed();
+}
+
+std::vector<int> Executor::foreseen_tables() const {
+  std::vector<int> tables;
+  for (const Impl::Lookups& lookups : impl_->lookups) {
+    for (const int parameter : lookups.node->parameters) {
+      if (base::at(impl_->build->parameters, parameter).spec.role == Role::kRowTable)
+        tables.push_back(parameter);
+    }
+  }
+  std::sort(tables.begin(), tables.end());
+  tables.erase(std::unique(tables.begin(), tables.end()), tables.end());
+  return tables;
+}
+
+void Executor::row_lookups(std::span<const TensorView> fields, const RowVisit& visit) {
+  for (const Impl::Lookups& lookups : impl_->lookups) {
+    std::vector<TensorView>& inputs = impl_->lookup_inputs;
+    inputs.clear();
+    for (const int field : lookups.fields) inputs.push_back(field < 0 ? TensorView{} : fields[field]);
+    lookups.layer->lookups(inputs, [&](ParameterRef table, std::span<const std::int64_t> ids) {
+      visit(base::at(lookups.node->parameters, table.index), ids);
+    });
+  }
 }
 
 void Executor::state(StateVisitor& visitor) {

@@ -80,6 +80,7 @@ ForwardContext::~ForwardContext() = default;
 BackwardContext::~BackwardContext() = default;
 Layer::~Layer() = default;
 LossLayer::~LossLayer() = default;
+RowLookups::~RowLookups() = default;
 MetricReport::~MetricReport() = default;
 MetricLayer::~MetricLayer() = default;
 Model::~Model() = default;

@@ -49,13 +49,19 @@ class RegistryLayer final : public LayerOwner,
                             public Layer,
                             private LossLayer,
                             private MetricLayer,
+                            private RowLookups,
                             private StepwiseLayer {
  public:
   RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
                 int rank)
       : options_(std::move(options)), component_(std::move(component)), rank_(rank) {
     const std::string place = fmt::format("{}, node '{}'", component_.handle().ref().name, node);
-    names_ = {place, place + ", forward", place + ", backward", place + ", metric", place + ", step"};
+    names_ = {place,
+              place + ", forward",
+              place + ", backward",
+              place + ", metric",
+              place + ", step",
+              place + ", lookups"};
   }
   Layer& layer() override { return *this; }
   const tenon_port_v1* const* ports() const override { return component_.handle().ref().component->ports; }
@@ -88,6 +94,10 @@ class RegistryLayer final : public LayerOwner,
       metric_ = static_cast<MetricLayer*>(found);
       return static_cast<MetricLayer*>(this);
     }
+    if (found != nullptr && interface_id == RowLookups::kId) {
+      lookups_ = static_cast<RowLookups*>(found);
+      return static_cast<RowLookups*>(this);
+    }
     if (found != nullptr && interface_id == StepwiseLayer::kId) {
       stepwise_ = static_cast<StepwiseLayer*>(found);
       return static_cast<StepwiseLayer*>(this);
@@ -108,6 +118,14 @@ class RegistryLayer final : public LayerOwner,
   }
   void finish(Communicator* replicas, MetricReport& report) override {
     guard(outside(names_[3]), [&] { metric_->finish(replicas, report); });
+  }
+
+  // Beside passes, on another thread: of no slot that they know.
+  bool looks_up_by(int index) const override {
+    return guard({component_.plugin(), names_[5], rank_}, [&] { return lookups_->looks_up_by(index); });
+  }
+  void lookups(std::span<const TensorView> inputs, const Visit& visit) override {
+    guard({component_.plugin(), names_[5], rank_}, [&] { lookups_->lookups(inputs, visit); });
   }
 
   std::int64_t infer_step(InferContext& context, std::int64_t positions) override {
@@ -147,11 +165,12 @@ class RegistryLayer final : public LayerOwner,
 
   std::unique_ptr<ResolvedOptions> options_;
   Component<Layer> component_;
-  std::array<std::string, 5> names_;
+  std::array<std::string, 6> names_;
   int rank_;
   mutable std::int64_t step_ = -1;  ///< of the newest pass
   LossLayer* loss_ = nullptr;
   MetricLayer* metric_ = nullptr;
+  RowLookups* lookups_ = nullptr;
   StepwiseLayer* stepwise_ = nullptr;
 };
 

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace tenon::recsys {
@@ -277,6 +278,19 @@ void EmbeddingBag::forward(ForwardContext& context) {
   }
   values_on_host_.write(*device_, context.output(0));
   if (on_device > 0) pool_on_device(context);
+}
+
+void EmbeddingBag::lookups(std::span<const TensorView> inputs, const Visit& visit) {
+  const std::span<const std::int32_t> ids = inputs[0].span<std::int32_t>();
+  for (std::int64_t t = 0; t < shape_.tables; ++t) {
+    looked_up_.clear();
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      const auto bag = ids.begin() + (b * shape_.tables + t) * shape_.length;
+      std::copy_if(bag, bag + shape_.length, std::back_inserter(looked_up_),
+                   [](std::int32_t id) { return id >= 0; });
+    }
+    visit(tables_[t], looked_up_);
+  }
 }
 
 std::span<const std::int32_t> EmbeddingBag::ids(RunContext& context) {

@@ -18,7 +18,7 @@
 
 namespace tenon::recsys {
 
-class EmbeddingBag final : public Layer {
+class EmbeddingBag final : public Layer, private RowLookups {
  public:
   static constexpr const char* kModes[] = {"sum", "mean", nullptr};
   enum class Placement : std::uint8_t { kReplicated, kRows, kTables };
@@ -54,9 +54,13 @@ class EmbeddingBag final : public Layer {
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
-  void* query(std::string_view) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return interface_id == RowLookups::kId ? static_cast<RowLookups*>(this) : nullptr;
+  }
 
  private:
+  bool looks_up_by(int index) const override { return index == 0; }
+  void lookups(std::span<const TensorView> inputs, const Visit& visit) override;
   void read_shape(InferContext& context);
   void declare_tables(InferContext& context, Communicator* replicas);
   void join_service(InferContext& context);
@@ -101,6 +105,7 @@ class EmbeddingBag final : public Layer {
   int node_ = -1;                           ///< of the service
   std::vector<std::int64_t> gradient_ids_;  ///< [tables, batch * length], packed from the left
   std::vector<std::int64_t> gradient_counts_;
+  std::vector<std::int64_t> looked_up_;  ///< of lookups() alone
 };
 
 }  // namespace tenon::recsys

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 namespace tenon::recsys {
@@ -98,6 +99,24 @@ TEST_F(EmbeddingBagTest, CountsAccessesAndLeavesOtherRowsAlone) {
   EXPECT_THAT(rows[0].counts, ElementsAre(1, 1, 2, 2));
   EXPECT_THAT(rows[1].ids, ElementsAre(0, 1, 2));
   EXPECT_THAT(rows[1].counts, ElementsAre(1, 3, 1));
+}
+
+TEST_F(EmbeddingBagTest, T5_TellsWhichRowsABatchReads) {
+  auto graph = bags("sum");
+  ASSERT_EQ(graph->executor().foreseen_tables().size(), 2U);
+  // Another batch than that of the graph's inputs.
+  std::vector<std::int32_t> coming(kIds.size(), -1);
+  coming[0] = coming[7] = 3;
+  coming[10] = 2;
+  coming[12] = 1;
+  const TensorView ids{coming.data(), {kBatch, 2, kLength}, DType::kI32, MemorySpace::kHost};
+  std::map<std::string, std::vector<std::int64_t>> told;
+  graph->executor().row_lookups({&ids, 1}, [&](int parameter, std::span<const std::int64_t> rows) {
+    const std::string& name = graph->executor().parameters()[static_cast<std::size_t>(parameter)].spec.name;
+    told[name].assign(rows.begin(), rows.end());
+  });
+  EXPECT_THAT(told["emb.0.weight"], ElementsAre(3, 3, 1));
+  EXPECT_THAT(told["emb.1.weight"], ElementsAre(2));
 }
 
 TEST_F(EmbeddingBagTest, ManyBagsGiveTheSameAsOneByOne) {
