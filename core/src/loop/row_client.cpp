@@ -67,6 +67,7 @@ void RowClient::ask(int node, std::span<const RowAsk> asks) {
     state.lookup.node = node;
     state.lookup.bytes = static_cast<std::int64_t>(ask.request.size());
     state.lookup.answer_bytes = static_cast<std::int64_t>(ask.answer.size());
+    state.lookup.place = place_;
     Communicator& pair = *state.pair.lookups;
     state.asked[0] = pair.start_send(header_view(state.lookup), kOwner, kRowTag);
     state.asked[1] = pair.start_send(bytes_view(ask.request.data(), ask.request.size()), kOwner, kRowTag);
@@ -120,9 +121,7 @@ void RowClient::pack(const UpdateContext& context, std::span<const RowGradient> 
   if (out.capacity() < out.size() + out.size() / 2) out.reserve(2 * out.size());
   to.update.message = RowMessage::kUpdate;
   to.update.bytes = static_cast<std::int64_t>(out.size());
-  to.update.lr = context.lr;
-  to.update.gradient_scale = context.gradient_scale;
-  to.update.count = context.count;
+  to.update.update = {context.lr, context.gradient_scale, context.count};
 }
 
 void RowClient::finish_sending(Owner& owner) {

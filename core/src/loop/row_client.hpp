@@ -20,6 +20,8 @@ class RowClient final : public RowService {
   }
   void ask(int node, std::span<const RowAsk> asks) override;
 
+  /// The worker's lookups are of this slot from here on, whose first sample has this position.
+  void begin_slot(std::int64_t slot, std::int64_t position) { place_ = {slot, position}; }
   /// Opens this worker's ends.
   void open(const CommunicatorWatch& watch);
   /// Sends rows (unique and ascending, of any owner) on their way and applies the own ones; owners apply them
@@ -47,6 +49,7 @@ class RowClient final : public RowService {
 
   RowServer& server_;
   int worker_;
+  RowHeader::Place place_ = {-1, 0};
   std::vector<Owner> owners_;  ///< by replica
 };
 

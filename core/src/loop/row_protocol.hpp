@@ -31,8 +31,19 @@ struct RowHeader {
   std::int64_t bytes = 0;         ///< of what follows
   std::int64_t answer_bytes = 0;  ///< of what comes back
   /// UpdateContext of the client's slot, for an update.
-  double lr = 0, gradient_scale = 1;
-  std::int64_t count = 0;
+  struct Update {
+    double lr, gradient_scale;
+    std::int64_t count;
+  };
+  /// Slot of the client and the position of its first sample, for a lookup: the owner can then foresee the
+  /// client's next ones. In the room of an update's numbers, so that no message is longer for it.
+  struct Place {
+    std::int64_t slot, position;
+  };
+  union {
+    Update update = {0, 1, 0};
+    Place place;
+  };
 };
 static_assert(std::is_trivially_copyable_v<RowHeader> && sizeof(RowHeader) == 48);
 

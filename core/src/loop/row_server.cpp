@@ -187,6 +187,7 @@ void RowServer::look_up(Session& session, const RowHeader& header) {
         "one build?",
         session.worker, session.client, header.node, nodes_.size(), header.bytes, header.answer_bytes));
   }
+  if (watch_ != nullptr) watch_->looks_up(session.client, header.place.slot, header.place.position);
   resize_with_room(session.request, static_cast<std::size_t>(header.bytes), kLeastBytes);
   resize_with_room(session.reply, static_cast<std::size_t>(header.answer_bytes), kLeastBytes);
   session.pair.lookups->receive(flat_view(session.request, DType::kU8), kClient, kRowTag);
@@ -202,9 +203,9 @@ void RowServer::apply(Session& session, const RowHeader& header) {
   resize_with_room(session.gradients, static_cast<std::size_t>(header.bytes), kLeastBytes);
   session.pair.gradients->receive(flat_view(session.gradients, DType::kU8), kClient, kRowTag);
   UpdateContext context;
-  context.lr = header.lr;
-  context.count = header.count;
-  context.gradient_scale = header.gradient_scale;
+  context.lr = header.update.lr;
+  context.count = header.update.count;
+  context.gradient_scale = header.update.gradient_scale;
   std::byte* at = session.gradients.data();
   const auto* rows = reinterpret_cast<const std::int64_t*>(at);
   std::size_t expected = tables_.size() * sizeof(std::int64_t);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::train {
@@ -27,6 +28,14 @@ struct RowServerSpec {
   int workers = 1;         ///< of each replica
   Transport* transport = nullptr;
   std::uint32_t epoch = 0;
+};
+
+/// Hears where other replicas are.
+class LookupWatch {
+ public:
+  virtual ~LookupWatch() = default;
+  /// A lookup of `replica` came, in its slot `slot`, whose first sample has this position. Any thread.
+  virtual void looks_up(int replica, std::int64_t slot, std::int64_t position) = 0;
 };
 
 class RowServer {
@@ -53,6 +62,8 @@ class RowServer {
   void open(ParameterSet& live, Updater& updater);
   /// Sets where actors log from now on.
   void set_log(RankLog* log) { host_.set_log(log); }
+  /// Before start(): who hears of lookups.
+  void set_watch(std::shared_ptr<LookupWatch> watch) { watch_ = std::move(watch); }
   /// Serves from here on. The other replicas open their ends (RowClient::open) at the same time.
   void start();
   /// Returns when every client has said goodbye. Rethrows an error that ended an actor.
@@ -106,6 +117,7 @@ class RowServer {
   std::vector<std::unique_ptr<Guarded>> guarded_;  ///< by table
   std::vector<Node> nodes_;
   Updater* updater_ = nullptr;
+  std::shared_ptr<LookupWatch> watch_;  ///< null: none
   std::mutex accesses_mutex_;
   Accesses accesses_, taken_;
   std::deque<Session> sessions_;

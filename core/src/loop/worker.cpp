@@ -138,6 +138,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
   last_run_.slot = t;
   last_run_.micros = static_cast<int>(micros);
   slot_position_ = position;
+  if (requests_ != nullptr) requests_->begin_slot(t, position);
   for (std::int64_t a = 0; a < micros; ++a) {
     read_batch(position, a);
     last_run_.micro = static_cast<int>(a);
