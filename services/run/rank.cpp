@@ -79,9 +79,10 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
                         trainer.groups().all() != nullptr, trainer.workers().size()},
       *trainer.workers().front(), progress);
   on_policy_ = std::make_unique<OnPolicy>(context, trainer);
+  prefetch_ = std::make_unique<Prefetch>(context, trainer);
   // Samples are drawn last: a checkpoint of a slot before which they are is that of before them.
-  all_ = {&trainer.lines(), saves_.get(),      survivor_.get(),
-          phases_.get(),    repetition_.get(), on_policy_.get()};
+  all_ = {&trainer.lines(),  saves_.get(),     survivor_.get(), phases_.get(),
+          repetition_.get(), on_policy_.get(), prefetch_.get()};
   if (emulated_ == nullptr) return;
   outages_ = std::make_unique<EmulatedOutages>(context, *actions_);
   all_.push_back(outages_.get());
@@ -273,6 +274,7 @@ void Rank::train(const RunInfo& info) {
   } else {
     run_workers();
   }
+  services_->prefetch().end();
   if (trainer_.requests() != nullptr) trainer_.requests()->end();
 }
 
@@ -458,6 +460,7 @@ void Rank::evaluate(Boundary& due) {
 
 void Rank::act(Boundary& due) {
   const HeldPause pause(with_.gate);
+  services_->prefetch().hold();
   if (trainer_.requests() != nullptr) {
     trainer_.requests()->settle();
     report_accesses();

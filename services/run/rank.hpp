@@ -11,6 +11,7 @@
 #include "power/run_power.hpp"
 #include "record/saves.hpp"
 #include "run/on_policy.hpp"
+#include "run/prefetch.hpp"
 #include "run/repetition.hpp"
 #include "run/trainer.hpp"
 #include "run/world.hpp"
@@ -37,6 +38,7 @@ class RankServices {
   Survivor& survivor() const { return *survivor_; }
   Repetition& repetition() const { return *repetition_; }
   OnPolicy& on_policy() const { return *on_policy_; }
+  Prefetch& prefetch() const { return *prefetch_; }
   /// Null without [emulate].
   EmulatedFailures* emulated() const { return emulated_.get(); }
 
@@ -48,6 +50,7 @@ class RankServices {
   std::unique_ptr<Survivor> survivor_;
   std::unique_ptr<Repetition> repetition_;
   std::unique_ptr<OnPolicy> on_policy_;
+  std::unique_ptr<Prefetch> prefetch_;
   std::unique_ptr<EmulatedOutages> outages_;  ///< null without [emulate]
   std::vector<Service*> all_;
 };

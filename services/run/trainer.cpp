@@ -8,6 +8,7 @@
 #include "loop/traced_communicator.hpp"
 #include "loop/update.hpp"
 #include "record/saved_shape.hpp"
+#include "run/prefetch.hpp"
 #include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
@@ -697,6 +698,8 @@ std::vector<std::string> Trainer::warnings() const {
                     "run.steps, or lower the strategy's interval or warm-up",
                     parts_->sync.id(), first, slots));
   }
+  if (std::string idle = Prefetch::idle_reason(world_.settings, *this); !idle.empty())
+    all.push_back(std::move(idle));
   const double base = parts_->optimizer->base_lr();
   const auto rate = [&](std::int64_t slot) { return parts_->schedule->rate({slot, run.steps, base}); };
   if (slots > 1 && rate(slots - 1) > rate(slots - 2) && rate(slots - 1) < base) {
