@@ -4,13 +4,13 @@
 // is the Markdown form; then the examination of a FILE; then the command.
 #include "command_line.hpp"
 #include "config_schema.hpp"
-#include "table_record.hpp"
 
 #include "config/words.hpp"
 #include "plugin/abi_tag.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/probe.hpp"
 #include "record/run_folder.hpp"
+#include "tables/table_record.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -451,8 +451,8 @@ int inspect_component(Registry& registry, const std::string& word, Format format
 int inspect_tables(const std::string& run, Format format) {
   if (format == Format::kMarkdown) fail_config("tenon inspect: --tables prints text or --json, no Markdown");
   const auto files = make_posix_files();
-  const RunTables tables = read_tables(*files, open_newest_attempt(*files, run).path);
-  std::cout << (format == Format::kJson ? tables_json(tables) : tables_text(tables));
+  const train::RunTables tables = train::read_tables(*files, open_newest_attempt(*files, run).path);
+  std::cout << (format == Format::kJson ? train::tables_json(tables) : train::tables_text(tables));
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // The tables of one rank's file, then those of all ranks as one view, and its output. A file may be truncated
 // or changed: every member is checked before it is used.
-#include "table_record.hpp"
+#include "tables/table_record.hpp"
 
 #include "base/json_writer.hpp"
 
@@ -14,7 +14,7 @@
 #include <charconv>
 #include <optional>
 
-namespace tenon::cli {
+namespace tenon::train {
 namespace {
 
 using nlohmann::json;
@@ -207,7 +207,7 @@ RunTables read_tables(FileSystem& files, const std::string& folder) {
   }
   if (ranks.empty()) {
     fail_config(fmt::format(
-        "tenon inspect: {} has no record of its tables (tables.rank<r>.json). The observer `tables` "
+        "{} has no record of its tables (tables.rank<r>.json). The observer `tables` "
         "writes it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again",
         folder));
   }
@@ -277,4 +277,4 @@ std::string tables_json(const RunTables& run) {
   return json.take();
 }
 
-}  // namespace tenon::cli
+}  // namespace tenon::train

@@ -1,5 +1,5 @@
 // The whole output of `tenon inspect RUN --tables`, and invalid files.
-#include "table_record.hpp"
+#include "tables/table_record.hpp"
 
 #include "store/testing/memory_files.hpp"
 
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tenon::cli {
+namespace tenon::train {
 namespace {
 
 std::string file(int rank, int ranks, const std::string& tables) {
@@ -137,10 +137,9 @@ emb.0.weight: 10 rows x 4 f32, 160 bytes
 }
 
 TEST_F(TablesOfARun, NothingToShowIsSaid) {
-  EXPECT_EQ(
-      message(),
-      "tenon inspect: /run has no record of its tables (tables.rank<r>.json). The observer `tables` writes "
-      "it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again");
+  EXPECT_EQ(message(),
+            "/run has no record of its tables (tables.rank<r>.json). The observer `tables` writes "
+            "it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again");
   write("tables.rank0.json", file(0, 1, ""));
   EXPECT_EQ(message(), "no error: /run: 1 rank, 40 applied slots from slot 2\nthe model has no row tables\n");
 }
@@ -179,4 +178,4 @@ TEST_F(TablesOfARun, SayWhatAFileLacks) {
 }
 
 }  // namespace
-}  // namespace tenon::cli
+}  // namespace tenon::train

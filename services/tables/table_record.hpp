@@ -1,5 +1,5 @@
 // Files of the observer `tables` in a run's folder, one per rank, and the same tables without the division
-// into ranks. Serves `tenon inspect RUN --tables`.
+// into ranks. Serves `tenon inspect RUN --tables` and plans of tables over tiers.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tenon::cli {
+namespace tenon::train {
 
 struct HotRow {
   std::int64_t row = 0;
@@ -62,4 +62,4 @@ RunTables read_tables(FileSystem& files, const std::string& folder);
 std::string tables_text(const RunTables& run);
 std::string tables_json(const RunTables& run);
 
-}  // namespace tenon::cli
+}  // namespace tenon::train
