@@ -1,5 +1,5 @@
-// How often the rows of a table are read, from the most frequent ones on: a power law, or what the observer
-// `tables` counted. It is all that a plan of tiers knows about accesses.
+// Accesses to the rows of a table, from the most frequent ones on: by a power law, or as the observer
+// `tables` counted them. It is all that a plan of tiers knows about accesses.
 #pragma once
 
 #include "tables/table_record.hpp"

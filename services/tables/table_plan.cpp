@@ -17,7 +17,7 @@
 namespace tenon::train {
 namespace {
 
-/// Of all accesses: differences below are of rounding.
+/// Smaller differences, as shares of all accesses, are of rounding.
 constexpr double kEqual = 1e-9;
 /// More tables change their homes one by one alone.
 constexpr std::size_t kMostSwapped = 64;
@@ -278,6 +278,14 @@ class HomeSearch {
   std::int64_t smallest_row_ = 0;
 };
 
+/// A cache of all rows is a home.
+void at_home(TableHome& placed, std::int64_t rows) {
+  const auto found = std::find(placed.cached.begin(), placed.cached.end(), rows);
+  if (found == placed.cached.end()) return;
+  placed.home = static_cast<std::size_t>(found - placed.cached.begin());
+  placed.cached.resize(placed.home);
+}
+
 void require_a_row_of_each(std::span<const PlannedTable> tables, std::span<const PlannedTier> tiers) {
   std::int64_t row_of_each = 0;
   for (const PlannedTable& table : tables) row_of_each += table.row_bytes;
@@ -338,6 +346,7 @@ TablePlan plan_tables(std::span<const PlannedTable> tables, std::span<const Plan
   if (homes.empty()) refuse(tables, tiers);
   std::vector<TableHome> placed;
   search.attempt(homes, &placed);
+  for (std::size_t i = 0; i < order.size(); ++i) at_home(placed[i], tables[order[i]].rows);
   plan.bound = search.bound();
   plan.tables.resize(tables.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
