@@ -21,7 +21,7 @@ const Part<Tier>* TablePlaces::tier_of(const RowMemorySpec& spec) const {
     const bool own = !spec.state.empty() && place.has_state;
     return &parts_.tiers.at(fmt::format("tables.place[{}].{}", i, own ? "state" : "tier"));
   }
-  return nullptr;
+  return planner_ == nullptr ? nullptr : planner_->tier_of(spec.table);
 }
 
 std::unique_ptr<RowMemory> TablePlaces::allocate(const RowMemorySpec& spec) {

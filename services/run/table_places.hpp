@@ -2,6 +2,7 @@
 #pragma once
 
 #include "loop/parts.hpp"
+#include "run/table_planner.hpp"
 
 #include <tenon/tier.hpp>
 
@@ -19,6 +20,8 @@ class TablePlaces final : public RowPlaces {
   std::unique_ptr<RowMemory> allocate(const RowMemorySpec& spec) override;
   /// Host memory that these rows will take.
   std::int64_t host_bytes(const RowMemorySpec& spec) const;
+  /// For tables that no place matches. It outlives this.
+  void use(const TablePlanner& planner) { planner_ = &planner; }
 
  private:
   RowMemorySpec completed(RowMemorySpec spec) const;
@@ -27,6 +30,7 @@ class TablePlaces final : public RowPlaces {
 
   const config::CoreSettings& settings_;
   Parts& parts_;
+  const TablePlanner* planner_ = nullptr;
   std::string run_;
   int rank_;
 };

@@ -316,7 +316,10 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.gate = &with_.gate;
   spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
   spec.watch = with_.watch;
+  planner_ = std::make_unique<TablePlanner>(
+      TablePlanner::Setup{world_.checked, *parts_, world_.registry, with_.host, *world_.files}, parameters);
   places_ = std::make_unique<TablePlaces>(settings, *parts_, world_.kept_name(), rank_);
+  places_->use(*planner_);
   spec.places = places_.get();
   require_memory(parameters, parts_->optimizer, *places_, world_.replicas_here(), usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, parameters);
@@ -612,6 +615,7 @@ void Trainer::add_table_facts(std::vector<std::string>& lines) const {
   for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
   lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
                               tables.size(), rows, megabytes(updater_->table_bytes())));
+  for (std::string& fact : planner_->facts()) lines.push_back("  " + std::move(fact));
   for (int replica = 0; rows_->sharded() && replica < weights_->replicas(); ++replica) {
     std::int64_t held = 0, bytes = 0, some = 0;
     for (const ParameterInfo& info : tables) {

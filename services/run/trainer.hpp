@@ -15,6 +15,7 @@
 #include "run/rank_state.hpp"
 #include "run/row_traffic.hpp"
 #include "run/table_places.hpp"
+#include "run/table_planner.hpp"
 #include "run/world.hpp"
 
 #include <tenon/device.hpp>
@@ -153,6 +154,7 @@ class Trainer {
   std::unique_ptr<Part<Precision>> generating_precision_;
   std::unique_ptr<LayerFactory> layers_;
   std::unique_ptr<RankGroups> groups_;
+  std::unique_ptr<TablePlanner> planner_;
   std::unique_ptr<TablePlaces> places_;  ///< before the tables
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;

@@ -236,6 +236,7 @@ Value CoreReader::tables(const Value& table) {
     tables.prefetch = options.integer("prefetch");
     tables.plan = options.text("plan") == "auto";
     if (options.has("accesses")) tables.accesses = options.text("accesses");
+    tables.power_law = options.real("power_law");
   });
 }
 

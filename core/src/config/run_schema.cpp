@@ -176,8 +176,14 @@ constexpr OptionSpec kTableKeys[] = {
         .doc_text("auto: the budgets are filled with the rows that are read most per byte; tables of a "
                   "[[tables.place]] keep theirs"),
     path("accesses", nullptr)
-        .doc_text("with plan = \"auto\": run whose observer `tables` counted the rows; absent: row k of a "
-                  "table is taken to be read 1 / k times as often as its first"),
+        .doc_text(
+            "run whose observer `tables` counted the rows, for the plan and for the hits that tenon check "
+            "expects; absent: a power law"),
+    real("power_law", "1")
+        .between(0, 10)
+        .doc_text(
+            "without `accesses`: the k-th most frequent row of a table is taken to be read k^-power_law "
+            "times as often as the first, and all tables equally often"),
 };
 constexpr OptionSpec kPlace[] = {
     text("match", nullptr)

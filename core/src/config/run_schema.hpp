@@ -138,6 +138,7 @@ struct TableSettings {
   std::vector<TableBudget> budgets;
   bool plan = false;
   std::string accesses;       ///< run with counts of rows; "": a power law
+  double power_law = 1;       ///< its exponent
   std::int64_t prefetch = 0;  ///< slots
 };
 

@@ -127,6 +127,10 @@ Parts::Parts(const config::CheckedRun& run, Registry& registry, RankHost& host)
   }
 }
 
+Part<Tier> make_tier(config::CheckedComponent& checked, Registry& registry, RankHost& host) {
+  return make<Tier>(checked, registry, host);
+}
+
 std::unique_ptr<Precision> make_plain_precision() {
   return std::make_unique<PlainPrecision>();
 }

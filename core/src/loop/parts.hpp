@@ -135,6 +135,9 @@ std::string host_only(std::span<const config::CheckedComponent> components, Regi
 void refuse_host_only(std::span<const config::CheckedComponent> components, Registry& registry,
                       const Part<Device>& device);
 
+/// For components that the configuration names only within others.
+Part<Tier> make_tier(config::CheckedComponent& checked, Registry& registry, RankHost& host);
+
 /// Training in the parameters' own f32: what a run without a [precision] table does.
 std::unique_ptr<Precision> make_plain_precision();
 
