@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -233,7 +234,9 @@ void TablePlanner::add_places(std::vector<std::string>& lines) const {
       std::string hits;
       std::int64_t before = 0;
       for (const double factor : caches) {
-        const auto held = static_cast<std::int64_t>(factor * static_cast<double>(table.rows));
+        const std::int64_t held =
+            std::clamp<std::int64_t>(std::llround(factor * static_cast<double>(table.rows)),
+                                     std::min<std::int64_t>(1, table.rows), table.rows);
         const double here =
             hottest_accesses(table.bands, before + held) - hottest_accesses(table.bands, before);
         hits += fmt::format("{}{} rows for {} of its reads", hits.empty() ? "" : ", then ", held,

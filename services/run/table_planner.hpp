@@ -1,5 +1,5 @@
-// What [tables] makes of the row tables of a rank: the tiers of a plan, and the facts of `tenon check` about
-// tiers: bytes, rows in caches, and hits that the accesses to rows promise.
+// The tiers that a plan gives the row tables of a rank, and the facts of `tenon check` about tiers: bytes,
+// rows in caches, and hits that the accesses to rows promise.
 #pragma once
 
 #include "loop/parts.hpp"
@@ -45,7 +45,7 @@ class TablePlanner {
     std::string name;
     std::int64_t rows = 0, weight_bytes = 0, state_bytes = 0;  ///< bytes of a row
     int place = -1;                                            ///< in settings.places
-    RowBands bands = {};                                            ///< accesses of a unit: see unit()
+    RowBands bands = {};                                       ///< accesses of a unit: see unit()
   };
 
   Rows rows_of(const ParameterInfo& info) const;
