@@ -25,6 +25,10 @@ namespace {
 /// Bags in one block of a thread.
 constexpr std::int64_t kBlock = 128;
 
+Reads reads_of(const ForwardContext& context) {
+  return context.training() ? Reads::kTraining : Reads::kEvaluation;
+}
+
 template <class Real>
 void store(const Real* from, std::int64_t count, std::int64_t at, TensorView out) {
   if (out.dtype == DType::kBF16) {
@@ -216,7 +220,7 @@ void EmbeddingBag::pool_on_device(ForwardContext& context) {
 }
 
 template <class Real>
-void EmbeddingBag::sum_bags(std::span<const std::int32_t> ids, Real* sums) {
+void EmbeddingBag::sum_bags(std::span<const std::int32_t> ids, Reads reads, Real* sums) {
   const std::int64_t blocks = (shape_.batch + kBlock - 1) / kBlock;
   parallel_for(blocks * shape_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
     static thread_local PoolingScratch<Real> scratch;
@@ -232,8 +236,8 @@ void EmbeddingBag::sum_bags(std::span<const std::int32_t> ids, Real* sums) {
       }
       const std::size_t bags = last - first;
       pool<Real>(*table_pointers_[table], gathered, std::span<const std::int64_t>(bag_begin_).first(bags + 1),
-                 sums + (first * shape_.tables + table) * shape_.width, shape_.tables * shape_.width,
-                 scratch);
+                 sums + (first * shape_.tables + table) * shape_.width, shape_.tables * shape_.width, scratch,
+                 reads);
     }
   });
 }
@@ -263,11 +267,11 @@ void EmbeddingBag::forward(ForwardContext& context) {
   const auto run = [&]<class Real>(Lookups<Real>* lookups) {
     auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : room(context).data);
     if (lookups == nullptr) {
-      sum_bags<Real>(ids, sums);
+      sum_bags<Real>(ids, reads_of(context), sums);
     } else if (requested) {
       lookups->ask(ids, *service_, node_, sums);
     } else {
-      lookups->run(ids, table_pointers_, sums);
+      lookups->run(ids, table_pointers_, sums, reads_of(context));
     }
     finish<Real>(ids, sums, output);
   };

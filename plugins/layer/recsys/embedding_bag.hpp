@@ -71,7 +71,7 @@ class EmbeddingBag final : public Layer, private RowLookups {
   std::size_t find_tables(ForwardContext& context);
   /// Sums the bags of tables that the device does not have.
   template <class Real>
-  void sum_bags(std::span<const std::int32_t> ids, Real* sums);
+  void sum_bags(std::span<const std::int32_t> ids, Reads reads, Real* sums);
   void pool_on_device(ForwardContext& context);
   template <class Real>
   void finish(std::span<const std::int32_t> ids, Real* sums, TensorView output) const;

@@ -1,6 +1,7 @@
 // embedding_bag against plain loops and finite differences: sums, means, empty bags, repeated ids; its
 // refusals, word by word; and placements.
 #include "lookups.hpp"
+#include "testing_tables.hpp"
 
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
@@ -153,6 +154,20 @@ TEST_F(EmbeddingBagTest, ABoundGraphReadsTheTablesOfItsNames) {
   other.executor().forward(trained.weights(), {.training = false});
   EXPECT_EQ(other.value("second"), trained.value("second"));
   EXPECT_NE(other.value("second"), trained.value("first"));
+}
+
+// 11 ids are not -1. An evaluation must not replace what training keeps in the caches of tables.
+TEST_F(EmbeddingBagTest, T2_AnEvaluationLeavesCachesOfTablesAlone) {
+  auto graph = bags("sum");
+  CountedWeights weights(graph->weights());
+  graph->executor().forward(weights, {.training = true});
+  const std::vector<double> trained = graph->value("emb");
+  EXPECT_EQ(weights.read_rows(), 11U);
+  EXPECT_EQ(weights.scanned_rows(), 0U);
+  graph->executor().forward(weights, {.training = false});
+  EXPECT_EQ(graph->value("emb"), trained);
+  EXPECT_EQ(weights.read_rows(), 11U) << "the evaluation read rows as training does";
+  EXPECT_EQ(weights.scanned_rows(), 11U);
 }
 
 TEST_F(EmbeddingBagTest, RefusesWhatItCannotRead) {

@@ -46,7 +46,7 @@ std::vector<int> balance(std::span<const std::int64_t> rows, int replicas) {
 
 template <class Real>
 void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<const std::int64_t> begin,
-          Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch) {
+          Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch, Reads reads) {
   const std::int64_t width = table.width();
   const auto bags = static_cast<std::int64_t>(begin.size()) - 1;
   const auto at = [&](std::int64_t bag) { return begin[bag]; };
@@ -64,7 +64,11 @@ void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<co
       rows.data = scratch.rows.data();
       rows.dtype = table.dtype();
       rows.shape = Shape{count, width};
-      table.read(scratch.ids, rows);
+      if (reads == Reads::kTraining) {
+        table.read(scratch.ids, rows);
+      } else {
+        table.scan(scratch.ids, rows);
+      }
     }
     const Real* row = scratch.rows.data();
     for (std::int64_t bag = first; bag < last; ++bag) {
@@ -87,9 +91,9 @@ void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<co
 }
 
 template void pool(const RowTable&, std::span<const std::int32_t>, std::span<const std::int64_t>, float*,
-                   std::int64_t, PoolingScratch<float>&);
+                   std::int64_t, PoolingScratch<float>&, Reads);
 template void pool(const RowTable&, std::span<const std::int32_t>, std::span<const std::int64_t>, double*,
-                   std::int64_t, PoolingScratch<double>&);
+                   std::int64_t, PoolingScratch<double>&, Reads);
 
 namespace {
 
@@ -130,11 +134,11 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
 
 template <class Real>
 void Lookups<Real>::run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables,
-                        Real* sums) {
+                        Real* sums, Reads reads) {
   sort_out(ids);
   pack_asks();
   send_asks();
-  answer(tables);
+  answer(tables, reads);
   send_answers();
   combine(sums);
 }
@@ -216,7 +220,7 @@ void Lookups<Real>::send_asks() {
 }
 
 template <class Real>
-void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
+void Lookups<Real>::answer(std::span<const RowTable* const> tables, Reads reads) {
   std::int64_t bags_so_far = 0;
   run_count_ = 0;
   const std::int32_t* message = in_.data();
@@ -247,7 +251,7 @@ void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
       const Run& run = runs_[i];
       const std::span<const std::int32_t> ids(run.ids, run.begin.back());
       pool<Real>(*tables[run.table], ids, run.begin, given_.data() + run.first_bag * shape_.width,
-                 shape_.width, scratch);
+                 shape_.width, scratch, reads);
     }
   });
 }
@@ -327,7 +331,8 @@ void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<c
     const std::size_t count = words[t];
     begin.assign(1, 0);
     for (std::size_t bag = 0; bag < count; ++bag) begin.push_back(begin.back() + *length++);
-    pool<Real>(*tables[t], {id, static_cast<std::size_t>(begin.back())}, begin, sums, width_, scratch);
+    pool<Real>(*tables[t], {id, static_cast<std::size_t>(begin.back())}, begin, sums, width_, scratch,
+               Reads::kTraining);
     id += begin.back();
     sums += count * width;
   }

@@ -31,6 +31,9 @@ std::vector<int> balance(std::span<const std::int64_t> rows, int replicas);
 /// Rows that are read at once, about, so that they stay in the first cache until they are added.
 inline constexpr std::int64_t kRowsAtOnce = 128;
 
+/// How rows are read. An evaluation comes by once: it leaves the caches of tables as training needs them.
+enum class Reads : std::uint8_t { kTraining, kEvaluation };
+
 /// Scratch of one thread; grows to the size of the largest bag.
 template <class Real>
 struct PoolingScratch {
@@ -42,7 +45,7 @@ struct PoolingScratch {
 /// ids[begin[i]] ... ids[begin[i + 1] - 1], negative ones left out. sums[i] begins at sums + i * stride.
 template <class Real>
 void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<const std::int64_t> begin,
-          Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch);
+          Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch, Reads reads);
 
 // Pooled rows of tables that are spread over the replicas: each replica sends every owner the ids of the
 // owner's rows, and gets one pooled vector for each of its bags that has any there. A bag whose rows have
@@ -62,7 +65,8 @@ class Lookups {
   Lookups(const BagShape& shape, std::vector<std::vector<std::int64_t>> offsets, Communicator& replicas);
 
   /// sums: [batch, tables, width]. tables[t] answers for this replica's rows. Collective.
-  void run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables, Real* sums);
+  void run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables, Real* sums,
+           Reads reads);
   /// The same, requested from `service` as `node`, whose PooledAnswers answer.
   void ask(std::span<const std::int32_t> ids, RowService& service, int node, Real* sums);
 
@@ -75,7 +79,7 @@ class Lookups {
   void sort_out(std::span<const std::int32_t> ids);
   void pack_asks();
   void send_asks();
-  void answer(std::span<const RowTable* const> tables);
+  void answer(std::span<const RowTable* const> tables, Reads reads);
   void send_answers();
   void combine(Real* sums);
   std::size_t peers() const { return asks_.size(); }

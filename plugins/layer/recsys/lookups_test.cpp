@@ -2,6 +2,8 @@
 // has one row, else within the rounding of another order of the same sum.
 #include "lookups.hpp"
 
+#include "testing_tables.hpp"
+
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
@@ -78,7 +80,7 @@ std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std
     const std::int64_t begin[] = {0, length};
     pool<float>(*whole->table(static_cast<int>(bag % kRows.size())),
                 std::span(ids).subspan(bag * static_cast<std::size_t>(length), length), begin,
-                sums.data() + bag * kRowWidth, kRowWidth, scratch);
+                sums.data() + bag * kRowWidth, kRowWidth, scratch, Reads::kTraining);
   }
   return sums;
 }
@@ -118,7 +120,7 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
       auto& sums = found[r];
       sums.assign(static_cast<std::size_t>(kSamples) * kRows.size() * kRowWidth, -7);
       for (int round = 0; round < 3; ++round)
-        lookups.run(ids_of(r + 10 * round, length), pointers(*set), sums.data());
+        lookups.run(ids_of(r + 10 * round, length), pointers(*set), sums.data(), Reads::kTraining);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -129,6 +131,40 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
       ASSERT_NEAR(sums[i], expected[i], bound_of(by_rows, length)) << "replica " << r << ", element " << i;
     }
+  }
+}
+
+TEST(LookupsReadsTest, T2_OwnersScanTheirRowsForAnEvaluation) {
+  World world(2);
+  const std::vector<std::vector<std::int64_t>> offsets = shard_offsets(2, true);
+  std::vector<float> sums[2][2];
+  std::size_t read[2] = {}, scanned[2] = {};
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      auto set =
+          make_parameter_set("live", tables(offsets, r), *world.bench.device, SetContents::kEverything);
+      initialise(*set, 5, *world.bench.device);
+      const CountedWeights weights(*set);
+      const auto group =
+          world.transport->open(r, {.ranks = world.ranks, .name = "lookups", .purpose = Purpose::kModel});
+      Lookups<float> lookups({kSamples, static_cast<std::int64_t>(kRows.size()), 6, kRowWidth}, offsets,
+                             *group);
+      for (const Reads reads : {Reads::kTraining, Reads::kEvaluation}) {
+        auto& out = sums[r][reads == Reads::kEvaluation ? 1 : 0];
+        out.assign(static_cast<std::size_t>(kSamples) * kRows.size() * kRowWidth, -7);
+        lookups.run(ids_of(r, 6), pointers(weights), out.data(), reads);
+        if (reads == Reads::kTraining) read[r] = weights.read_rows();
+      }
+      EXPECT_EQ(weights.read_rows(), read[r]) << "the evaluation read rows as training does";
+      scanned[r] = weights.scanned_rows();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_GT(read[r], 0U);
+    EXPECT_EQ(scanned[r], read[r]);
+    EXPECT_EQ(sums[r][0], sums[r][1]);
   }
 }
 
