@@ -710,6 +710,7 @@ TYPE(Box)
 TYPE(Layout)
 
 // <tenon/tier.hpp>
+TYPE(KeptRows)
 TYPE(RowMemory)
 TYPE(RowMemorySpec)
 TYPE(Tier)

@@ -159,6 +159,18 @@ RunFolder open_newest_attempt(FileSystem& files, const std::string& run_path) {
   return {parent_path(run), attempt_number(name), run};
 }
 
+std::uint64_t folder_number(const std::string& path) {
+  struct statx found {};
+  if (statx(AT_FDCWD, path.c_str(), 0, STATX_INO | STATX_BTIME, &found) != 0) return 0;
+  // Numbers of removed folders are given again; the time of making tells them apart.
+  std::uint64_t number = found.stx_ino;
+  for (const std::uint64_t part :
+       {std::uint64_t{found.stx_dev_major}, std::uint64_t{found.stx_dev_minor},
+        static_cast<std::uint64_t>(found.stx_btime.tv_sec), std::uint64_t{found.stx_btime.tv_nsec}})
+    number = (number ^ part) * 0x9e3779b97f4a7c15u;
+  return number;
+}
+
 AttemptLock::AttemptLock(const std::string& folder, std::string_view advice)
     : path_(join(folder, kLockFile)) {
   while (!take(folder, advice)) {

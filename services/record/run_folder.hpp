@@ -6,6 +6,7 @@
 
 #include <tenon/files.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ RunFolder create_run_folder(FileSystem& files, const std::string& base);
 /// The attempt that `run` names: an attempt itself (or a link to one), or the newest below it. Throws
 /// Error(kConfig) that says what was looked for, and which runs are beside it, when there is none.
 RunFolder open_newest_attempt(FileSystem& files, const std::string& run);
+
+/// A number of the folder itself: another one for a folder that was made anew under the same name. 0 where
+/// the system tells nothing of it.
+std::uint64_t folder_number(const std::string& path);
 
 /// Keeps other processes of this machine from continuing the same attempt: a lock on its file `.lock`, which
 /// holds the process id. Released by the destructor, which removes the file, or by the death of the process,

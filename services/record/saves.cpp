@@ -1,8 +1,10 @@
 #include "record/saves.hpp"
 
 #include "base/elapsed.hpp"
+#include "record/run_folder.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/tier.hpp>
 
 #include <fmt/format.h>
 
@@ -188,6 +190,11 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   };
   rank_.lines.note();
   buffers_.collect(rank_.state, shape_, plan, encode);
+  // Rows in memory are those of the checkpoint, to the bit.
+  if (plan.consistent && plan.encoding == "plain") {
+    const std::uint64_t attempt = folder_number(rank_.world.record.folder.path);
+    for (KeptRows* const rows : rank_.state.kept_rows()) rows->mark(moment.slot, attempt);
+  }
   SaveRequest request;
   request.step = moment.slot;
   request.timeline = rank_.world.start.timeline;
@@ -220,6 +227,7 @@ void Saves::take_results() {
     switch (saved.status) {
       case SaveStatus::kCommitted:
         newest_committed_ = saved.step;
+        for (KeptRows* const rows : rank_.state.kept_rows()) rows->committed(saved.step);
         error_.clear();
         rank_.host.log(
             LogLevel::kInfo,

@@ -7,6 +7,7 @@
 #include "loop/parts.hpp"
 #include "loop/replica.hpp"
 #include "plugin/guard.hpp"
+#include "record/run_folder.hpp"
 #include "run/weights_hash.hpp"
 #include "run/world.hpp"
 
@@ -14,6 +15,7 @@
 #include <tenon/parallel.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
+#include <tenon/tier.hpp>
 
 #include <fmt/format.h>
 
@@ -144,6 +146,7 @@ void Rank::restore() {
   const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kLoad);
   if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
   if (world_.start.restored_slot < 0) {
+    trainer_.state().drop_kept_rows(world_.settings.run.seed_init);
     if (world_.settings.init && trainer_.initial() == nullptr)
       fail_run(
           fmt::format("{}: none of its checkpoints is valid, and the weights of [init] were not read again; "
@@ -171,7 +174,14 @@ void Rank::restore() {
 }
 
 void Rank::take_state(CheckpointReader& reader, Continued continued) {
-  trainer_.state().restore(reader, trainer_.shape(), continued);
+  const KeptCount rows =
+      trainer_.state().restore(reader, trainer_.shape(), folder_number(world_.record.folder.path), continued);
+  if (rows.kept > 0) {
+    with_.host.log(LogLevel::kInfo,
+                   fmt::format("{} rows of tables are as the process before left them, and {} come from the "
+                               "checkpoint of slot {}",
+                               rows.kept, rows.lost, reader.step()));
+  }
   counters_.slot = reader.step();
   const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
   LineCounts& lines = counters_.lines;
@@ -558,6 +568,9 @@ void Rank::finish() {
   const std::string weights = logical_digests(trainer_.evaluated(), *parts_.device, layout);
   const auto all_weights = world_.links.end_hub->exchange(rank_, weights);
   pause.reset();
+  if (world_.stop_reason() == StopReason::kNone) {
+    for (KeptRows* const rows : trainer_.state().kept_rows()) rows->end();
+  }
   const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   if (rank_ != 0) return trainer_.observers().finish(status, services_->saves().error());
   StateHasher state_hash;

@@ -299,13 +299,61 @@ void RankState::check(const CheckpointReader& reader, bool alone, Continued cont
   }
 }
 
-void RankState::restore(CheckpointReader& reader, const RunShape& shape, Continued continued) const {
+std::vector<KeptRows*> RankState::kept_rows() const {
+  std::vector<KeptRows*> all;
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr) continue;
+    if (void* const kept = entry.table->query(KeptRows::kId)) all.push_back(static_cast<KeptRows*>(kept));
+  }
+  return all;
+}
+
+bool RankState::take_kept(const StateEntry& entry, CheckpointReader& reader, std::uint64_t attempt,
+                          KeptCount& count) const {
+  auto* const kept = static_cast<KeptRows*>(entry.table->query(KeptRows::kId));
+  if (kept == nullptr) return false;
+  const std::int64_t owned = entry.table->owned_last() - entry.table->owned_first();
+  std::vector<std::int64_t> lost;
+  if (!kept->go_back(reader.step(), attempt, lost)) {
+    count.lost += owned;
+    return false;
+  }
+  count.lost += static_cast<std::int64_t>(lost.size());
+  count.kept += owned - static_cast<std::int64_t>(lost.size());
+  std::vector<std::byte> memory(dtype_bytes(entry.table->dtype(), entry.table->width()));
+  for (const std::int64_t id : lost) {
+    const TensorView row{memory.data(), {1, entry.table->width()}, entry.table->dtype()};
+    reader.read_slice(entry.name, Shape{id, 0}, row);
+    entry.table->fill({&id, 1}, row);
+  }
+  return true;
+}
+
+void RankState::drop_kept_rows(std::uint64_t seed_init) const {
+  std::vector<int> dropped;
+  std::vector<std::int64_t> lost;
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr || !graph::holds_kept_rows(*entry.table)) continue;
+    static_cast<KeptRows*>(entry.table->query(KeptRows::kId))->go_back(-1, 0, lost);
+    dropped.push_back(entry.parameter);
+  }
+  if (dropped.empty()) return;
+  restore_rows(
+      nullptr,
+      [&](int parameter, std::int64_t) { return std::ranges::find(dropped, parameter) != dropped.end(); },
+      seed_init);
+}
+
+KeptCount RankState::restore(CheckpointReader& reader, const RunShape& shape, std::uint64_t attempt,
+                             Continued continued) const {
   CheckpointSource source(reader, *m_.parts->device);
+  KeptCount count;
   for (const StateEntry& entry : entries()) {
     if (entry.table == nullptr) {
       source.read(entry.name, entry.offset, entry.view);
       continue;
     }
+    if (continued == Continued::kResume && take_kept(entry, reader, attempt, count)) continue;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       source.read(entry.name, Shape{ids.front(), 0}, rows);
       entry.table->fill(ids, rows);
@@ -323,6 +371,7 @@ void RankState::restore(CheckpointReader& reader, const RunShape& shape, Continu
   visit_lines(lines);
   m_.weights->live().touch(-1);
   for (const auto& set : m_.weights->created_sets()) set->touch(-1);
+  return count;
 }
 
 void RankState::reset_optimizer() const {

@@ -11,6 +11,7 @@
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/on_policy.hpp>
+#include <tenon/tier.hpp>
 
 #include <functional>
 #include <string>
@@ -66,6 +67,12 @@ struct RestoredRows {
   std::int64_t bytes = 0;  ///< with their optimizer state
 };
 
+/// Rows of tables and of their optimizer state in a restore.
+struct KeptCount {
+  std::int64_t kept = 0;  ///< taken as an earlier process left them
+  std::int64_t lost = 0;  ///< of tables with such rows, read from the checkpoint all the same
+};
+
 class RankState {
  public:
   struct Members {
@@ -104,9 +111,15 @@ class RankState {
   /// difference too.
   void check(const CheckpointReader& reader, bool alone, Continued continued = Continued::kResume) const;
   /// Reads all of it back from one generation, at any world size whose shards the generation covers. `shape`:
-  /// of this run. A fork keeps the recovery policy as it is: that one's saves are in another folder.
-  void restore(CheckpointReader& reader, const RunShape& shape,
-               Continued continued = Continued::kResume) const;
+  /// of this run. A fork keeps the recovery policy as it is: that one's saves are in another folder. Rows
+  /// that outlived an earlier process are not read where they go back to this checkpoint, which is of attempt
+  /// `attempt`.
+  KeptCount restore(CheckpointReader& reader, const RunShape& shape, std::uint64_t attempt,
+                    Continued continued = Continued::kResume) const;
+  /// One of each table whose rows outlive the process.
+  std::vector<KeptRows*> kept_rows() const;
+  /// Rows that outlived an earlier process and serve no checkpoint become those before the first slot.
+  void drop_kept_rows(std::uint64_t seed_init) const;
   /// Optimizer state as before the first slot.
   void reset_optimizer() const;
   /// Brings rows of this rank that are lost, and their optimizer state, back to what `reader` has; without
@@ -119,6 +132,9 @@ class RankState {
   void restore_drawn(const CheckpointReader& reader, StateVisitor& visitor) const;
   void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
                bool written) const;
+  /// False where all rows of the table are to be read.
+  bool take_kept(const StateEntry& entry, CheckpointReader& reader, std::uint64_t attempt,
+                 KeptCount& count) const;
   void add_table(std::vector<StateEntry>& out, RowTable* table, int parameter, const std::string& name,
                  std::int64_t width) const;
   Members m_;

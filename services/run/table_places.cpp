@@ -10,6 +10,7 @@ RowMemorySpec TablePlaces::completed(RowMemorySpec spec) const {
   spec.device = parts_.device.get();
   spec.run = run_;
   spec.rank = rank_;
+  spec.resumes = resumes_;
   spec.seed = settings_.run.seed_rounding;
   return spec;
 }

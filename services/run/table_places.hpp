@@ -13,9 +13,9 @@ namespace tenon::train {
 
 class TablePlaces final : public RowPlaces {
  public:
-  /// `run`: see RowMemorySpec. Settings and parts outlive this.
-  TablePlaces(const config::CoreSettings& settings, Parts& parts, std::string run, int rank)
-      : settings_(settings), parts_(parts), run_(std::move(run)), rank_(rank) {}
+  /// `run`, `resumes`: see RowMemorySpec. Settings and parts outlive this.
+  TablePlaces(const config::CoreSettings& settings, Parts& parts, std::string run, bool resumes, int rank)
+      : settings_(settings), parts_(parts), run_(std::move(run)), resumes_(resumes), rank_(rank) {}
 
   std::unique_ptr<RowMemory> allocate(const RowMemorySpec& spec) override;
   /// Host memory that these rows will take.
@@ -32,6 +32,7 @@ class TablePlaces final : public RowPlaces {
   Parts& parts_;
   const TablePlanner* planner_ = nullptr;
   std::string run_;
+  bool resumes_;
   int rank_;
 };
 

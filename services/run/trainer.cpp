@@ -318,7 +318,9 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.watch = with_.watch;
   planner_ = std::make_unique<TablePlanner>(
       TablePlanner::Setup{world_.checked, *parts_, world_.registry, with_.host, *world_.files}, parameters);
-  places_ = std::make_unique<TablePlaces>(settings, *parts_, world_.kept_name(), rank_);
+  places_ = std::make_unique<TablePlaces>(settings, *parts_, world_.kept_name(),
+                                          !settings.tables.places.empty() && world_.goes_on_from_checkpoint(),
+                                          rank_);
   places_->use(*planner_);
   spec.places = places_.get();
   require_memory(parameters, parts_->optimizer, *places_, world_.replicas_here(), usable_memory_bytes());

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -30,6 +31,7 @@ struct RowMemorySpec {
       {};  ///< its folder, absolute: the name of what outlives the process; empty: nothing may
   int rank = 0;
   std::uint64_t seed = 0;  ///< of random rounding
+  bool resumes = false;    ///< the run goes on from a checkpoint: rows that an earlier process left may serve
 
   std::size_t row_bytes() const { return dtype_bytes(dtype, width); }
   std::int64_t rows() const { return last - first; }
@@ -50,7 +52,7 @@ class RowMemory {
   /// evaluation passes by once.
   virtual void scan(std::span<const std::int64_t> ids, std::byte* out) const = 0;
   virtual void fill(std::span<const std::int64_t> ids, const std::byte* values) = 0;
-  /// RowsAhead, TierCounts, DeviceRows; null for others.
+  /// RowsAhead, TierCounts, DeviceRows, KeptRows; null for others.
   virtual void* query(std::string_view interface_id) = 0;
 };
 
@@ -110,6 +112,27 @@ class DeviceRows {
   virtual TensorView rows_on_device() = 0;
   /// Operators wrote these rows: versions grow.
   virtual void wrote(std::span<const std::int64_t> ids) = 0;
+};
+
+/// Offered by RowTable::query and RowMemory::query where rows outlive the process. Called between slots,
+/// while nothing writes; committed() at any time. A checkpoint is named by its slot and by a number of its
+/// attempt.
+class KeptRows {
+ public:
+  static constexpr const char* kId = "tenon.row_memory.kept/1";
+  virtual ~KeptRows();
+  /// The rows are those of an earlier process, and go_back() was not called yet.
+  virtual bool kept() const = 0;
+  /// A checkpoint takes the rows as they are now.
+  virtual void mark(std::int64_t slot, std::uint64_t attempt) = 0;
+  /// The checkpoint of `slot` is complete: nothing goes back to earlier ones.
+  virtual void committed(std::int64_t slot) = 0;
+  /// Brings the rows back to what they were at this mark, from where writes count again. `lost`: rows that a
+  /// write left torn, in ascending order, to be filled by the caller. False: that is not possible, and all
+  /// rows are to be filled.
+  virtual bool go_back(std::int64_t slot, std::uint64_t attempt, std::vector<std::int64_t>& lost) = 0;
+  /// The run is complete: the rows end with the process.
+  virtual void end() = 0;
 };
 
 /// Where the rows of a run's tables live; outlives the tables.

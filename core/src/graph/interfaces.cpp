@@ -57,6 +57,7 @@ Tier::~Tier() = default;
 RowsAhead::~RowsAhead() = default;
 TierCounts::~TierCounts() = default;
 DeviceRows::~DeviceRows() = default;
+KeptRows::~KeptRows() = default;
 RowPlaces::~RowPlaces() = default;
 PositionwiseLayer::~PositionwiseLayer() = default;
 StepwiseLayer::~StepwiseLayer() = default;

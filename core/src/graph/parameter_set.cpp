@@ -431,6 +431,7 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
     host.dtype = info.spec.dtype;
     host.shape = info.local;
     if (RowTable* table = set.table(info.index)) {
+      if (graph::holds_kept_rows(*table)) continue;
       graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
         initial_rows(info, seed_init, ids, rows);
         table->fill(ids, rows);

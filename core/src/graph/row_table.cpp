@@ -223,6 +223,11 @@ std::unique_ptr<RowTable> make_row_table(const RowMemorySpec& spec, std::int64_t
   return std::make_unique<OwnedRows>(spec, rows, std::move(memory));
 }
 
+bool holds_kept_rows(RowTable& table) {
+  const auto* const kept = static_cast<const KeptRows*>(table.query(KeptRows::kId));
+  return kept != nullptr && kept->kept();
+}
+
 void for_each_chunk(const RowTable& table, const RowChunk& body) {
   const auto row_bytes = std::max<std::int64_t>(1, dtype_bytes(table.dtype(), table.width()));
   const std::int64_t rows = std::max<std::int64_t>(1, kChunkBytes / row_bytes);

@@ -16,6 +16,9 @@ namespace tenon::graph {
 std::unique_ptr<RowTable> make_row_table(const RowMemorySpec& spec, std::int64_t rows,
                                          RowPlaces* places = nullptr);
 
+/// The rows are those of an earlier process, for a checkpoint to go back to: see KeptRows.
+bool holds_kept_rows(RowTable& table);
+
 /// Consecutive owned rows and host memory of their size, whose content the body reads or writes.
 using RowChunk = std::function<void(std::span<const std::int64_t> ids, TensorView rows)>;
 /// Calls body for all owned rows in ascending order, a few MiB at a time.
