@@ -13,6 +13,7 @@ namespace tenon::integration::tables_test {
 namespace {
 
 using Sets = std::vector<std::string>;
+using ::testing::HasSubstr;
 
 constexpr const char* kPlanted = R"([run]
 name = "tiny"
@@ -341,7 +342,6 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
     EXPECT_EQ(ended.status, 2) << ended.err;
     return ended.err;
   };
-  using ::testing::HasSubstr;
   EXPECT_THAT(error({"optimizer={type='sgd', lr=0.1, momentum=0.9}"}),
               HasSubstr("optimizer sgd: momentum cannot be used with the row table 'emb.0.weight': it would "
                         "keep moving rows that no batch reads; set momentum = 0, or choose a rule with a "
@@ -364,6 +364,100 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
       error({"model.rows=[9, 17, 8, 16, 7, 6, 6, 43, 9, 9, 9, 9, 9, 2000000000]", "model.bottom=[16, 1024]"}),
       HasSubstr("GiB for weights, gradients and optimizer state in this process, and the machine has"));
 }
+
+/// Segments of the tier `shared` that hold rows of runs in this folder.
+std::vector<fs::path> segments_of(const Scratch& run) {
+  std::vector<fs::path> found;
+  const std::string folder = (run / "runs/tiny").string();
+  for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+    if (!entry.path().filename().string().starts_with("tenon.")) continue;
+    std::string head(4096, ' ');
+    std::ifstream(entry.path(), std::ios::binary)
+        .read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (head.find(folder) != std::string::npos) found.push_back(entry.path());
+  }
+  return found;
+}
+
+/// Tables in shared memory, in f32 or in bf16.
+class KeptRowsOfRuns : public ::testing::TestWithParam<const char*> {
+ protected:
+  void place(const Tables& run) const {
+    write_file(run / "run.toml",
+               clicks_run() + "\n[[tables.place]]\nmatch = \"emb.*.weight\"\ntier = " + GetParam() + "\n");
+  }
+  static constexpr const char* kTaken =
+      " rows of tables are as the process before left them, and 0 come from "
+      "the checkpoint of slot ";
+};
+
+// The newest checkpoint is that of slot 12; slots 13 to 16 are undone. Each slot of two ranks enters its
+// phase twice. A second kill comes after a restart, whose rows are kept, too.
+TEST_P(KeptRowsOfRuns, AfterAKillRowsGoBackToTheCheckpointToTheBit) {
+  for (const int ranks : {1, 2}) {
+    const Sets sets = world(ranks, "rows");
+    const Tables whole, killed;
+    place(whole);
+    place(killed);
+    const Ended complete = whole.train_with(sets);
+    ASSERT_EQ(complete.status, 0) << complete.err;
+    EXPECT_TRUE(segments_of(whole).empty()) << "a complete run leaves nothing";
+    std::vector<std::string> words;
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    const auto kill_at = [&](int slots) {
+      return std::map<std::string, std::string>{
+          {"TENON_KILL_AT", "compute:" + std::to_string(slots * ranks)}};
+    };
+    ASSERT_EQ(killed.train(words, kill_at(16)).signal, SIGKILL);
+    EXPECT_FALSE(segments_of(killed).empty());
+    words.emplace_back("--resume");
+    ASSERT_EQ(killed.train(words, kill_at(9)).signal, SIGKILL);
+    const Ended resumed = killed.train(words);
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_THAT(killed.log(), HasSubstr(kTaken + std::string("18")));
+    EXPECT_EQ(hashes_of(killed), hashes_of(whole)) << ranks << " rank(s)";
+    EXPECT_TRUE(segments_of(killed).empty());
+  }
+}
+
+TEST_P(KeptRowsOfRuns, AnEmptiedFolderMeansReadingTheCheckpoint) {
+  const Tables whole, killed;
+  place(whole);
+  place(killed);
+  ASSERT_EQ(whole.train_with({}).status, 0);
+  ASSERT_EQ(killed.train({}, {{"TENON_KILL_AT", "compute:16"}}).signal, SIGKILL);
+  for (const fs::path& segment : segments_of(killed)) fs::remove(segment);
+  const Ended resumed = killed.train({"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(killed.log(), ::testing::Not(HasSubstr("are as the process before left them")));
+  EXPECT_EQ(hashes_of(killed), hashes_of(whole));
+}
+
+TEST_P(KeptRowsOfRuns, AnotherFolderOrAttemptTakesNothing) {
+  const Tables killed;
+  place(killed);
+  ASSERT_EQ(killed.train({}, {{"TENON_KILL_AT", "compute:16"}}).signal, SIGKILL);
+  // The attempt as a copy: rows of the same slot, but of a run that may have been another one.
+  fs::copy(killed / "runs/tiny/1", killed / "copy", fs::copy_options::recursive);
+  fs::remove_all(killed / "runs/tiny/1");
+  fs::copy(killed / "copy", killed / "runs/tiny/1", fs::copy_options::recursive);
+  const std::size_t before = segments_of(killed).size();
+  EXPECT_EQ(killed.run({"check", "run.toml"}).status, 0);
+  EXPECT_EQ(segments_of(killed).size(), before) << "a check keeps and removes nothing";
+  const Ended resumed = killed.train({"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(killed.log(), ::testing::Not(HasSubstr("are as the process before left them")));
+  const Ended fresh = killed.train({}, {{"TENON_KILL_AT", "compute:3"}});
+  ASSERT_EQ(fresh.signal, SIGKILL);
+  EXPECT_EQ(segments_of(killed).size(), before);
+  ASSERT_EQ(killed.train().status, 0) << "a new attempt removes what the one before left";
+  EXPECT_TRUE(segments_of(killed).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiers, KeptRowsOfRuns,
+    ::testing::Values("{ type = \"shared\" }",
+                      "{ type = \"half\", over = { type = \"shared\", undo = \"64KiB\" } }"));
 
 }  // namespace
 }  // namespace tenon::integration::tables_test
