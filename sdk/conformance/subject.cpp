@@ -29,7 +29,7 @@ std::vector<Check> all_checks() {
         schedule_checks(),       dataset_checks(),   simulator_checks(), power_checks(),
         transform_checks(),      tokenizer_checks(), reward_checks(),    precision_checks(),
         sync_checks(),           recovery_checks(),  transport_checks(), device_checks(),
-        device_quant_checks(),   observer_checks()}) {
+        device_quant_checks(),   tier_checks(),      observer_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

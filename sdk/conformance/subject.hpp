@@ -58,6 +58,7 @@ std::span<const Check> power_checks();
 std::span<const Check> transform_checks();
 std::span<const Check> reward_checks();
 std::span<const Check> tokenizer_checks();
+std::span<const Check> tier_checks();
 std::span<const Check> precision_checks();
 std::span<const Check> sync_checks();
 std::span<const Check> recovery_checks();

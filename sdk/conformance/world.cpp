@@ -137,6 +137,28 @@ Value::Array layer_nodes(const std::string& type, const Value& options, const st
   return nodes;
 }
 
+/// A model of two tables, whose weights and optimizer rows the tier holds.
+void put_tables(Value& root, const Value& tier) {
+  const Value tables = Config::parse(R"([data]
+type = "conformance_data"
+fields = ["ids:i32:2x3:40"]
+planted = false
+[model]
+type = "conformance_net"
+layer = [{name = "bag", type = "embedding_bag", rows = [60, 40], width = 4, inputs = ["ids"]},
+         {name = "loss", type = "conformance_absorb", inputs = ["bag"]}]
+[optimizer]
+type = "rowwise_adagrad"
+lr = 0.05
+[tables]
+place = [{match = "*"}]
+)",
+                                     "conformance run", {})
+                           .root();
+  for (const Member& member : tables.table()) root.set(member.key, member.value, {});
+  root.find("tables")->find("place")->array()[0].set("tier", tier, {});
+}
+
 /// Returns the message of the refusal if the configuration cannot be built.
 std::string refusal(Subject& subject, const Config& config) {
   try {
@@ -147,6 +169,19 @@ std::string refusal(Subject& subject, const Config& config) {
     return "";
   } catch (const Error& error) {
     return brief(error.what());
+  }
+}
+
+/// A tier may refuse the device of the run, or rows like these.
+void require_placed(Subject& subject, const Config& config) {
+  try {
+    Runtime runtime;
+    runtime.add_plugin(world_plugin());
+    runtime.registry().discover_only(subject.plugin_files());
+    runtime.check(config, nullptr);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) throw;
+    not_applicable(fmt::format("it refuses the tables of the kit's run: {}", brief(error.what())));
   }
 }
 
@@ -188,6 +223,12 @@ Config Subject::run_config(const RunRequest& request) {
   if (name == "observer") {
     root.find("observe")->array().push_back(own);
     return reparse(root, sets);
+  }
+  if (name == "tier") {
+    put_tables(root, own);
+    const Config config = reparse(root, sets);
+    require_placed(*this, config);
+    return config;
   }
   if (name != "layer" && name != "model") {
     if (root.find(name) == nullptr) {
