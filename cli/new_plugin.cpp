@@ -287,7 +287,7 @@ void declare_new_plugin(po::options_description& options) {
   };
   text("kind",
        "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset, "
-       "simulator, power, transform, tokenizer, reward or observer");
+       "simulator, power, transform, tokenizer, reward, tier or observer");
   text("name", "NAME  the component's `type` in TOML: lower case, digits, '_'");
   text("vendor", "WORD  of the plugin's id, WORD.NAME; default: example");
   text("out", "DIR  folder of the project, new or empty; default: NAME");

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kKinds =
     "dataset, device, layer, model, observer, optimizer, power, precision, recovery, reward, schedule, "
-    "simulator, sync, tokenizer, transform, transport)";
+    "simulator, sync, tier, tokenizer, transform, transport)";
 constexpr const char* kRule = "expected at most 30 of lower case, digits and '_', a letter first";
 
 struct Refusal {

@@ -142,7 +142,7 @@ if(KIND STREQUAL tokenizer)
 endif()
 
 # What gets a device's memory computes there, or refuses a device with memory of its own before it reads any.
-if(KIND MATCHES "^(layer|optimizer|precision|sync)$")
+if(KIND MATCHES "^(layer|optimizer|precision|sync|tier)$")
   set(cases)
   if(EXISTS ${project}/conformance.toml)
     set(cases --cases ${project}/conformance.toml)
