@@ -711,9 +711,16 @@ TYPE(Layout)
 
 // <tenon/tier.hpp>
 TYPE(KeptRows)
-TYPE(RowMemory)
 TYPE(RowMemorySpec)
+TYPE(RowMemory)
 TYPE(Tier)
+TYPE(RowsAhead)
+TYPE(TierCount)
+TYPE(TierCounts)
+TYPE(TableCounts)
+TYPE(DeviceRows)
+TYPE(RowPlaces)
+TYPE(HostPages)
 
 // <tenon/tokenizer.hpp>
 TYPE(SpecialToken)

@@ -201,6 +201,7 @@ Trainer::Trainer(World& world, int rank)
 // Objects that call layers of the executors end before the executors.
 Trainer::~Trainer() {
   if (requests_ != nullptr) requests_->close();
+  with_.host.set_table_counts(nullptr);
 }
 
 /// A first run may pack gigabytes: an hour by default.
@@ -339,6 +340,10 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   start_weights();
   updater_ = std::make_unique<Updater>(parts_->optimizer, weights_->live(), *parts_->device, places_.get());
   updater_->bind({groups_->coordinates(), groups_->all()}, settings.run.steps);
+  if (!row_tables().empty()) {
+    table_counts_ = std::make_unique<RunTableCounts>(weights_->live(), *updater_);
+    with_.host.set_table_counts(table_counts_.get());
+  }
   if (initial_ != nullptr) {
     initial_->load_optimizer(weights_->live(), *updater_, parts_->optimizer, *parts_->device, counters_);
     if (!initial_->is_fork()) initial_->close();

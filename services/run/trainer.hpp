@@ -14,6 +14,7 @@
 #include "run/initial_state.hpp"
 #include "run/rank_state.hpp"
 #include "run/row_traffic.hpp"
+#include "run/table_counts.hpp"
 #include "run/table_places.hpp"
 #include "run/table_planner.hpp"
 #include "run/world.hpp"
@@ -159,6 +160,7 @@ class Trainer {
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;
   std::unique_ptr<Updater> updater_;
+  std::unique_ptr<RunTableCounts> table_counts_;  ///< null without tables
   std::unique_ptr<RowTraffic> requests_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;

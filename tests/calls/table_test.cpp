@@ -45,13 +45,13 @@ namespace {
 
 // Interfaces that the core or a service implements: plugins call them.
 const std::set<std::string> kOfTheHost = {
-    "Actor",        "BackwardContext", "Clock",         "ComponentCatalog", "ControlPlane",   "FactReport",
-    "FileSystem",   "ForwardContext",  "Host",          "InferContext",     "LayerFactory",   "LayerOwner",
-    "Generator",    "MetricReport",    "MetricSink",    "NumericsSink",     "OperandCounter", "Options",
-    "ParameterSet", "ReadableFile",    "RecoveryHost",  "Replica",          "RewardParts",    "RowService",
-    "RowTable",     "RunContext",      "SequenceState", "ServerNode",       "SharedObjects",  "SiteHost",
-    "SpanSink",     "StateVisitor",    "StoredModel",   "StoredModels",     "TaskWatch",      "TensorWriter",
-    "WritableFile"};
+    "Actor",        "BackwardContext", "Clock",        "ComponentCatalog", "ControlPlane",   "FactReport",
+    "FileSystem",   "ForwardContext",  "Host",         "InferContext",     "LayerFactory",   "LayerOwner",
+    "Generator",    "MetricReport",    "MetricSink",   "NumericsSink",     "OperandCounter", "Options",
+    "ParameterSet", "ReadableFile",    "RecoveryHost", "Replica",          "RewardParts",    "RowPlaces",
+    "RowService",   "RowTable",        "RunContext",   "SequenceState",    "ServerNode",     "SharedObjects",
+    "SiteHost",     "SpanSink",        "TableCounts",  "StateVisitor",     "StoredModel",    "StoredModels",
+    "TaskWatch",    "TensorWriter",    "WritableFile"};
 
 /// Passes its input on, and uses every operation between the replicas.
 class Talker final : public Layer {
@@ -260,6 +260,7 @@ const std::map<std::string, Run> kRuns = {
     {"all operations", {kTwo + kTalk + Sets{"sync={type='ddp'}"}}},
     {"a failure", {kGraph + kTwo + Sets{"sync={type='ddp'}", "fault=[{rank=1, step=2, kind='crash'}]"}}},
     {"rows", {kTable}},
+    {"tiers", {kTable + Sets{"tables={place=[{match='*', tier={type='dram'}}]}"}}},
     {"increments", {kTable + kCodes}},
     {"increments, continued", {kTable + kCodes, true}},
     {"outages",
@@ -298,7 +299,7 @@ const char* const kShared = "the core ends it, and calls nothing else";
 const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
-const char* const kRehearsed = "no run uses it yet: tests/contracts implements and calls it";
+const char* const kOfTables = "layers and updates call it through their table: they are named";
 const char* const kWithinData = "data sets call it, and drop the answer: contract_on_policy_test";
 const char* const kMarks = "it has no functions";
 const char* const kExports = "`tenon export` and `tenon tokenize` alone call it, outside of runs";
@@ -361,6 +362,7 @@ const std::vector<Row> kRows = {
      {"optimizer/1", "rowwise_adagrad", Origin::kOffered, RowOptimizer::kId},
      "tenon.rowwise_adagrad"},
     {"Schedule", "one rank", {"schedule/1", "cosine"}, "tenon.schedule_basic"},
+    {"Tier", "tiers", {"tier/1", "dram"}, "tenon.tier_dram", {}, {{"query", kNowhere}}},
     {"Precision", "one rank", {"precision/1", "fp16"}, "tenon.precision_fp16"},
     {"LossScaler",
      "one rank",
@@ -436,14 +438,12 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor},   {"DeviceEvents", kOther},
-    {"DeviceStreams", kOther},     {"Power", kPower},
-    {"PowerPolicy", kPower},       {"Simulator", kSimulates},
-    {"PowerSource", kBeside},      {"PowerActuator", kBeside},
-    {"Transform", kTransforms},    {"SharedObject", kShared},
-    {"Tier", kRehearsed},          {"RowMemory", kRehearsed},
-    {"PositionwiseLayer", kMarks}, {"Tokenizer", kOther},
-    {"TokenizerFile", kExports},   {"TokenizerTraining", kExports},
+    {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther},    {"DeviceStreams", kOther},
+    {"Power", kPower},           {"PowerPolicy", kPower},     {"Simulator", kSimulates},
+    {"PowerSource", kBeside},    {"PowerActuator", kBeside},  {"Transform", kTransforms},
+    {"SharedObject", kShared},   {"RowMemory", kOfTables},    {"RowsAhead", kOfTables},
+    {"TierCounts", kOfTables},   {"DeviceRows", kOfTables},   {"PositionwiseLayer", kMarks},
+    {"Tokenizer", kOther},       {"TokenizerFile", kExports}, {"TokenizerTraining", kExports},
     {"Reward", kWithinData},
 };
 

@@ -102,6 +102,18 @@ class TierCounts {
   virtual void counts(const std::function<void(const TierCount&)>& visit) const = 0;
 };
 
+/// Service of the host, for observers: what the tiers of this rank's tables counted.
+/// host.query(TableCounts::kId), from RowObserver::on_tables on; null before, and outside runs. Any thread.
+class TableCounts {
+ public:
+  static constexpr const char* kId = "tenon.table_counts/1";
+  virtual ~TableCounts();
+  /// The levels of one table after another, its weights before the state beside them, each from the outermost
+  /// on; what a tier that counts nothing holds is left out. `state`: "optimizer.sum"; empty: the weights.
+  virtual void visit(const std::function<void(int parameter, std::string_view state, const TierCount& level)>&
+                         each) const = 0;
+};
+
 /// Offered by RowTable::query and RowMemory::query where all owned rows lie in memory of the run's device, so
 /// that operators reach them without the host.
 class DeviceRows {

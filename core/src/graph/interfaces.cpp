@@ -56,6 +56,7 @@ RowMemory::~RowMemory() = default;
 Tier::~Tier() = default;
 RowsAhead::~RowsAhead() = default;
 TierCounts::~TierCounts() = default;
+TableCounts::~TableCounts() = default;
 DeviceRows::~DeviceRows() = default;
 KeptRows::~KeptRows() = default;
 RowPlaces::~RowPlaces() = default;

@@ -14,6 +14,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/shared_objects.hpp>
 #include <tenon/stored_model.hpp>
+#include <tenon/tier.hpp>
 
 #include <atomic>
 #include <functional>
@@ -54,6 +55,7 @@ class RankHost final : public Host {
     if (interface_id == SharedObjects::kId) return shared_.get();
     if (interface_id == graph::PassPlaces::kId) return passes_;
     if (interface_id == StoredModels::kId) return stored_models_;
+    if (interface_id == TableCounts::kId) return table_counts_;
     if (interface_id == Generator::kId && generator_) return generator_();
     return nullptr;
   }
@@ -74,6 +76,8 @@ class RankHost final : public Host {
   void set_layers(LayerFactory* layers) { layers_ = layers; }
   /// Sets who opens stored models for components.
   void set_stored_models(StoredModels* models) { stored_models_ = models; }
+  /// Sets who knows what the tiers of the tables count; null where there are no tables.
+  void set_table_counts(TableCounts* counts) { table_counts_ = counts; }
   /// Sets who answers for Generator::kId; the answer may be null.
   void set_generator(std::function<Generator*()> generator) { generator_ = std::move(generator); }
   /// Sets where executors state what they compute.
@@ -94,6 +98,7 @@ class RankHost final : public Host {
   MetricSink* metrics_ = nullptr;
   graph::PassPlaces* passes_ = nullptr;
   StoredModels* stored_models_ = nullptr;
+  TableCounts* table_counts_ = nullptr;
   std::function<Generator*()> generator_;
   PauseGate& gate_;
   std::unique_ptr<SharedObjects> shared_ = make_shared_objects();
