@@ -70,6 +70,22 @@ AccessFacts RowCounts::facts(std::size_t most) const {
   return facts;
 }
 
+std::vector<std::int64_t> cache_sizes(std::int64_t rows) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size < rows; size = std::max(size + 1, size * 6 / 5)) sizes.push_back(size);
+  if (rows > 0) sizes.push_back(rows);
+  return sizes;
+}
+
+ReuseFacts reuse_facts(const ReuseDistances& distances, std::int64_t rows) {
+  ReuseFacts facts{.accesses = distances.accesses()};
+  const std::vector<std::int64_t> sizes = cache_sizes(rows);
+  const std::vector<std::int64_t> hits = distances.hits(sizes);
+  for (std::size_t i = 0; i < sizes.size(); ++i) facts.hits.emplace_back(sizes[i], hits[i]);
+  facts.first = facts.accesses - (hits.empty() ? 0 : hits.back());
+  return facts;
+}
+
 // Writes the JSON front to back; a table's hottest rows share one line.
 
 namespace {
@@ -97,6 +113,37 @@ void append_text(std::string& out, const char* key, std::string_view text) {
   out += '"';
 }
 
+void append_tier(std::string& out, const TierRecord& tier) {
+  const TierCount& count = tier.count;
+  append_text(out, "{\"state\": ", tier.state);
+  append_text(out, ", \"tier\": ", count.tier);
+  append(out, ", \"reads\": ", count.reads);
+  append(out, ", \"writes\": ", count.writes);
+  append(out, ", \"hits\": ", count.hits);
+  append(out, ", \"misses\": ", count.misses);
+  append(out, ",\n       \"ahead\": ", count.ahead);
+  append(out, ", \"evictions\": ", count.evictions);
+  append(out, ", \"write_backs\": ", count.write_backs);
+  append(out, ", \"bytes_in\": ", count.bytes_in);
+  append(out, ", \"bytes_out\": ", count.bytes_out);
+  append(out, ", \"stall_seconds\": ", count.stall_seconds);
+  out += '}';
+}
+
+void append_reuse(std::string& out, const ReuseFacts& reuse) {
+  append(out, ",\n     \"reuse\": {\"accesses\": ", reuse.accesses);
+  append(out, ", \"first\": ", reuse.first);
+  out += ", \"lru_hits\": [";
+  const char* separator = "";
+  for (const auto& [rows, hits] : reuse.hits) {
+    append(out.append(separator), "[", rows);
+    append(out, ", ", hits);
+    out += ']';
+    separator = ", ";
+  }
+  out += "]}";
+}
+
 void append_table(std::string& out, const TableRecord& table) {
   append_text(out, "    {\"name\": ", table.name);
   append(out, ", \"rows\": ", table.rows);
@@ -119,7 +166,15 @@ void append_table(std::string& out, const TableRecord& table) {
     out += '}';
     separator = ", ";
   }
-  out += "]}";
+  out += ']';
+  separator = ",\n     \"tiers\": [";
+  for (const TierRecord& tier : table.tiers) {
+    append_tier(out.append(separator), tier);
+    separator = ",\n      ";
+  }
+  if (!table.tiers.empty()) out += ']';
+  if (table.reuse) append_reuse(out, *table.reuse);
+  out += '}';
 }
 
 }  // namespace
@@ -130,6 +185,7 @@ std::string json(const RankRecord& record) {
   append(out, ",\n  \"ranks\": ", record.ranks);
   append(out, ",\n  \"first_slot\": ", record.first_slot);
   append(out, ",\n  \"slots\": ", record.slots);
+  append(out, ",\n  \"samples\": ", record.samples);
   append(out, ",\n  \"named_rows\": ", record.named_rows);
   out += ",\n  \"tables\": [";
   const char* separator = "\n";
@@ -141,11 +197,16 @@ std::string json(const RankRecord& record) {
 }
 
 Tables::Tables(const Options& options, Host& host)
-    : Tables(static_cast<std::size_t>(options.integer("hottest")), options.integer("every"),
-             *static_cast<MetricSink*>(host.query(MetricSink::kId)), make_posix_files()) {}
+    : Tables(
+          {.hottest = static_cast<std::size_t>(options.integer("hottest")),
+           .every = options.integer("every"),
+           .reuse = options.boolean("reuse")},
+          *static_cast<MetricSink*>(host.query(MetricSink::kId)),
+          [&host] { return static_cast<TableCounts*>(host.query(TableCounts::kId)); }, make_posix_files()) {}
 
-Tables::Tables(std::size_t hottest, std::int64_t every, MetricSink& sink, std::unique_ptr<FileSystem> files)
-    : hottest_(hottest), every_(every), sink_(sink), files_(std::move(files)) {}
+Tables::Tables(const Settings& settings, MetricSink& sink, std::function<TableCounts*()> counts,
+               std::unique_ptr<FileSystem> files)
+    : settings_(settings), sink_(sink), find_counts_(std::move(counts)), files_(std::move(files)) {}
 
 void* Tables::query(std::string_view interface_id) {
   return interface_id == RowObserver::kId ? static_cast<RowObserver*>(this) : nullptr;
@@ -155,7 +216,7 @@ void Tables::on_start(const RunInfo& info) {
   record_ = {.rank = info.rank,
              .ranks = info.ranks,
              .first_slot = info.first_slot,
-             .named_rows = static_cast<std::int64_t>(hottest_)};
+             .named_rows = static_cast<std::int64_t>(settings_.hottest)};
   path_ = info.folder + "/tables.rank" + std::to_string(info.rank) + ".json";
 }
 
@@ -167,30 +228,76 @@ void Tables::on_tables(std::span<const ParameterInfo> tables) {
     record.bytes = dtype_bytes(info.spec.dtype, info.spec.shape.elements());
     record.first = info.offset.rank() == 0 ? 0 : info.offset[0];
     record.last = record.first + info.local[0];
-    tables_.push_back({info.index, record, RowCounts(record.first, record.last)});
+    const std::int64_t owned = record.last - record.first;
+    tables_.push_back({info.index, record, RowCounts(record.first, record.last),
+                       settings_.reuse && owned > 0 ? std::make_unique<ReuseDistances>(owned) : nullptr});
   }
+  counts_ = find_counts_();
 }
 
 void Tables::on_accesses(int parameter, std::span<const std::int64_t> ids,
                          std::span<const std::uint32_t> counts) {
   const auto table =
       std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.parameter == parameter; });
-  if (table != tables_.end()) table->counts.add(ids, counts);
+  if (table == tables_.end()) return;
+  table->counts.add(ids, counts);
+  if (table->reuse == nullptr) return;
+  for (const std::int64_t id : ids) table->reuse->access(id - table->record.first);
 }
 
 void Tables::on_slot(const SlotRecord& record) {
   if (record.applied) ++record_.slots;
-  if (every_ == 0 || (record.slot + 1) % every_ != 0 || tables_.empty()) return;
+  // Every slot has as many samples as another.
+  if (earlier_samples_ < 0)
+    earlier_samples_ = record_.first_slot == 0 ? 0 : record.samples / (record.slot + 1) * record.slot;
+  record_.samples = std::max(record_.samples, record.samples - earlier_samples_);
+  if (settings_.every == 0 || (record.slot + 1) % settings_.every != 0 || tables_.empty()) return;
+  add_metrics(record.slot + 1);
+  write();
+}
+
+void Tables::add_metrics(std::int64_t step) {
   std::int64_t rows = 0, touched = 0;
   for (const Table& table : tables_) {
     rows += table.counts.rows();
     touched += table.counts.touched();
   }
   if (rows > 0) {
-    sink_.add(record.slot + 1, Split::kTrain, "touched_share",
-              static_cast<double>(touched) / static_cast<double>(rows));
+    sink_.add(step, Split::kTrain, "touched_share", static_cast<double>(touched) / static_cast<double>(rows));
   }
-  write();
+  const CacheSums sums = cache_sums();
+  if (!sums.has_levels) return;
+  const std::int64_t samples = sums.samples - reported_.samples;
+  const std::int64_t hits = sums.hits - reported_.hits;
+  const std::int64_t asked = hits + sums.outermost_misses - reported_.outermost_misses;
+  const auto add_per_sample = [&](std::string_view name, std::int64_t count) {
+    if (samples > 0)
+      sink_.add(step, Split::kTrain, name, static_cast<double>(count) / static_cast<double>(samples));
+  };
+  add_per_sample("tables/moved_bytes_per_sample", sums.moved_bytes - reported_.moved_bytes);
+  if (sums.has_caches) add_per_sample("tables/misses_per_sample", sums.misses - reported_.misses);
+  if (asked > 0) {
+    sink_.add(step, Split::kTrain, "tables/hit_rate", static_cast<double>(hits) / static_cast<double>(asked));
+  }
+  reported_ = sums;
+}
+
+Tables::CacheSums Tables::cache_sums() const {
+  CacheSums sums{.samples = record_.samples};
+  int of = -1;  // the table whose outermost cache has been found
+  if (counts_ == nullptr) return sums;
+  counts_->visit([&](int parameter, std::string_view state, const TierCount& level) {
+    sums.has_levels = true;
+    sums.moved_bytes += level.bytes_in + level.bytes_out;
+    if (!state.empty() || level.hits + level.misses == 0) return;
+    sums.has_caches = true;
+    sums.misses += level.misses;
+    if (of == parameter) return;
+    of = parameter;
+    sums.hits += level.hits;
+    sums.outermost_misses += level.misses;
+  });
+  return sums;
 }
 
 void Tables::on_finish(std::string_view, std::string_view) {
@@ -201,7 +308,15 @@ void Tables::write() {
   record_.tables.clear();
   for (const Table& table : tables_) {
     record_.tables.push_back(table.record);
-    record_.tables.back().facts = table.counts.facts(hottest_);
+    record_.tables.back().facts = table.counts.facts(settings_.hottest);
+    if (table.reuse != nullptr) record_.tables.back().reuse = reuse_facts(*table.reuse, table.counts.rows());
+  }
+  if (counts_ != nullptr) {
+    counts_->visit([&](int parameter, std::string_view state, const TierCount& level) {
+      for (std::size_t i = 0; i < tables_.size(); ++i) {
+        if (tables_[i].parameter == parameter) record_.tables[i].tiers.push_back({std::string(state), level});
+      }
+    });
   }
   files_->write_text_atomically(path_, json(record_));
 }

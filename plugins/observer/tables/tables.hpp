@@ -1,18 +1,24 @@
-// Observer `tables` (contract observer/1): access counts of the rows of the model's tables, and the rank that
-// holds each row. Every rank writes tables.rank<r>.json for its own rows; `tenon inspect RUN --tables` shows
-// them. Only applied slots since this start of the run count.
+// Observer `tables` (contract observer/1): access counts of the rows of the model's tables, the rank that
+// holds each row, and what the tiers of the tables did. Every rank writes tables.rank<r>.json for its own
+// rows; `tenon inspect RUN --tables` shows them. Accesses are those of applied slots since this start of the
+// run.
 #pragma once
 
 #include <tenon/files.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/reuse_distance.hpp>
+#include <tenon/tier.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::tables {
@@ -58,7 +64,24 @@ class RowCounts {
   std::int64_t touched_ = 0;
 };
 
+// Hits that a cache of the rows used last would have had, at every size of a list.
+
+struct ReuseFacts {
+  std::int64_t accesses = 0, first = 0;  ///< all, and those of a row that had not been accessed before
+  std::vector<std::pair<std::int64_t, std::int64_t>> hits = {};  ///< rows of the cache, and its hits
+};
+
+/// 1, 2, 3, ... `rows`, each about a fifth larger than the one before; empty without rows.
+std::vector<std::int64_t> cache_sizes(std::int64_t rows);
+ReuseFacts reuse_facts(const ReuseDistances& distances, std::int64_t rows);
+
 // The accesses to a rank's tables as JSON: tables.rank<r>.json of a run folder. README.md lists the keys.
+
+/// A level of the tier of a table, or of a state beside it.
+struct TierRecord {
+  std::string state;  ///< "optimizer.sum"; empty: the weights
+  TierCount count;
+};
 
 /// A table and the shard of it that this rank owns.
 struct TableRecord {
@@ -67,12 +90,15 @@ struct TableRecord {
   std::int64_t bytes = 0;            ///< of the whole table
   std::int64_t first = 0, last = 0;  ///< rows of this rank
   AccessFacts facts = {};
+  std::vector<TierRecord> tiers = {};  ///< from the outermost level on, the weights first
+  std::optional<ReuseFacts> reuse = {};
 };
 
 struct RankRecord {
   int rank = 0, ranks = 1;
   std::int64_t first_slot = 0;  ///< first counted slot: later than 0 in a resumed run
   std::int64_t slots = 0;       ///< applied slots since then
+  std::int64_t samples = 0;     ///< of all replicas in these slots
   std::int64_t named_rows = 0;  ///< limit on the hottest rows per table
   std::vector<TableRecord> tables = {};
 };
@@ -89,15 +115,24 @@ class Tables final : public Observer, public RowObserver {
       option::integer("every", "0")
           .at_least(0)
           .in_unit("slots")
-          .doc_text("slots between writes of the file and of the metric touched_share; 0 = only at the end"),
+          .doc_text("slots between writes of the file and of the metrics; 0 = only at the end"),
+      option::boolean("reuse", "false")
+          .doc_text("find the hits of a cache of any size, at 24 bytes of memory per row"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "tables",
-      .summary = "row tables: how many rows were read, and the most frequent ones",
+      .summary = "row tables: how many rows were read, the most frequent ones, and hits of caches",
       .options = kOptions};
 
+  struct Settings {
+    std::size_t hottest = 10;
+    std::int64_t every = 0;
+    bool reuse = false;
+  };
   Tables(const Options& options, Host& host);
-  Tables(std::size_t hottest, std::int64_t every, MetricSink& sink, std::unique_ptr<FileSystem> files);
+  /// `counts` is asked once the tables are known; it may answer null.
+  Tables(const Settings& settings, MetricSink& sink, std::function<TableCounts*()> counts,
+         std::unique_ptr<FileSystem> files);
 
   bool every_rank() const override { return true; }
   void on_start(const RunInfo& info) override;
@@ -113,20 +148,32 @@ class Tables final : public Observer, public RowObserver {
 
  private:
   void write();
+  void add_metrics(std::int64_t step);
 
   struct Table {
     int parameter;
     TableRecord record;
     RowCounts counts;
+    std::unique_ptr<ReuseDistances> reuse;
   };
+  /// Sums over all tables: of their weights the hits and misses of the outermost caches and the misses of all
+  /// caches, and the bytes that moved between levels, of weights and state.
+  struct CacheSums {
+    std::int64_t hits = 0, outermost_misses = 0, misses = 0, moved_bytes = 0, samples = 0;
+    bool has_levels = false, has_caches = false;
+  };
+  CacheSums cache_sums() const;
 
-  std::size_t hottest_;
-  std::int64_t every_;
+  Settings settings_;
   MetricSink& sink_;
+  std::function<TableCounts*()> find_counts_;
+  TableCounts* counts_ = nullptr;
   std::unique_ptr<FileSystem> files_;
   std::string path_;
   RankRecord record_;
   std::vector<Table> tables_;
+  std::int64_t earlier_samples_ = -1;  ///< of slots before the first that counts; -1: not known yet
+  CacheSums reported_;
 };
 
 }  // namespace tenon::tables

@@ -13,7 +13,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 namespace tenon::tables {
 namespace {
@@ -123,7 +125,9 @@ class TablesTest : public ::testing::Test {
     owned_ = std::move(owned);
     info_.folder = "/run";
   }
-  Tables make(std::size_t hottest, std::int64_t every) { return {hottest, every, sink_, std::move(owned_)}; }
+  Tables make(std::size_t hottest, std::int64_t every, bool reuse = false) {
+    return {{hottest, every, reuse}, sink_, [this] { return counts_; }, std::move(owned_)};
+  }
   std::string file(int rank = 0) const {
     return read_text(*files_, "/run/tables.rank" + std::to_string(rank) + ".json", 1 << 20);
   }
@@ -135,6 +139,7 @@ class TablesTest : public ::testing::Test {
   }
 
   Sink sink_;
+  TableCounts* counts_ = nullptr;
   testing::MemoryFiles* files_;
   std::unique_ptr<FileSystem> owned_;
   RunInfo info_;
@@ -164,6 +169,7 @@ TEST_F(TablesTest, TheFileOfARankThatHoldsAPartAndAWholeTable) {
   "ranks": 2,
   "first_slot": 6,
   "slots": 2,
+  "samples": 0,
   "named_rows": 2,
   "tables": [
     {"name": "emb.0.weight", "rows": 10, "width": 4, "dtype": "f32", "bytes": 160,
@@ -220,13 +226,118 @@ TEST_F(TablesTest, ASteadySlotAllocatesNothing) {
   EXPECT_EQ(testing::allocation_count(), before);
 }
 
+/// Counts of two levels of one table, and of a state of it, that grow from slot to slot.
+class Levels final : public TableCounts {
+ public:
+  void visit(const std::function<void(int, std::string_view, const TierCount&)>& each) const override {
+    each(3, {},
+         {.tier = "cached", .reads = 8 * slots, .writes = 2 * slots, .hits = 7 * slots, .misses = 3 * slots});
+    each(3, {}, {.tier = "cached/\"far\"", .hits = slots, .misses = 2 * slots, .stall_seconds = 0.25});
+    each(3, "optimizer.sum",
+         {.tier = "cached",
+          .hits = 100 * slots,
+          .misses = 900 * slots,
+          .bytes_in = 15 * slots,
+          .bytes_out = 5 * slots});
+    each(7, {}, {.tier = "dram", .reads = slots});  // not a table of this observer
+  }
+  std::int64_t slots = 0;
+};
+
+TEST_F(TablesTest, TiersAreInTheFileAndTheirCachesInTheMetrics) {
+  Levels levels;
+  Tables observer = make(0, 2);
+  info_.first_slot = 4;
+  observer.on_start(info_);
+  counts_ = &levels;  // tiers exist once the tables do
+  const ParameterInfo table = table_info(3, "emb", Shape{8, 2}, 0, 8);
+  observer.on_tables({&table, 1});
+  for (std::int64_t number = 4; number < 8; ++number) {
+    levels.slots += number == 7 ? 0 : 1;
+    SlotRecord record = slot(number);
+    record.samples = 5 * (number + 1);
+    observer.on_slot(record);
+  }
+  // 2 slots of 5 samples each; in the last window one slot asked for rows.
+  EXPECT_EQ(sink_.lines, (std::vector<Line>{{6, "touched_share", 0},
+                                            {6, "tables/moved_bytes_per_sample", 4},
+                                            {6, "tables/misses_per_sample", 1},
+                                            {6, "tables/hit_rate", 0.7},
+                                            {8, "touched_share", 0},
+                                            {8, "tables/moved_bytes_per_sample", 2},
+                                            {8, "tables/misses_per_sample", 0.5},
+                                            {8, "tables/hit_rate", 0.7}}));
+  const nlohmann::json root = nlohmann::json::parse(file());
+  EXPECT_EQ(root["samples"], 20);
+  const nlohmann::json& tiers = root["tables"][0]["tiers"];
+  ASSERT_EQ(tiers.size(), 3u);
+  EXPECT_EQ(tiers[0], nlohmann::json::parse(R"({"state": "", "tier": "cached", "reads": 24, "writes": 6,
+      "hits": 21, "misses": 9, "ahead": 0, "evictions": 0, "write_backs": 0, "bytes_in": 0, "bytes_out": 0,
+      "stall_seconds": 0})"));
+  EXPECT_EQ(tiers[1]["tier"], "cached/\"far\"");
+  EXPECT_EQ(tiers[1]["stall_seconds"], 0.25);
+  EXPECT_EQ(tiers[2]["state"], "optimizer.sum");
+}
+
+// Hits of a list of rows in the order of their last use, cut at each size.
+TEST_F(TablesTest, HitsOfCachesAreThoseOfListsOfTheRowsUsedLast) {
+  constexpr std::int64_t kFirst = 20, kRows = 40;
+  Tables observer = make(0, 0, true);
+  observer.on_start(info_);
+  const ParameterInfo table = table_info(0, "emb", Shape{100, 2}, kFirst, kFirst + kRows);
+  observer.on_tables({&table, 1});
+  const std::vector<std::int64_t> sizes = cache_sizes(kRows);
+  EXPECT_EQ(sizes.front(), 1);
+  EXPECT_EQ(sizes.back(), kRows);
+  std::vector<std::int64_t> hits(sizes.size()), used;
+  std::int64_t accesses = 0, first = 0;
+  const RandomKey key = random_key(5, "rows");
+  for (std::uint64_t step = 0; step < 300; ++step) {
+    std::vector<std::int64_t> ids;
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      const std::uint64_t row = random_below(key, step, i, 40) * random_below(key, step, 9 + i, 40) / 40;
+      ids.push_back(kFirst + static_cast<std::int64_t>(row));
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    const std::vector<std::uint32_t> counts(ids.size(), 2);
+    observer.on_accesses(0, ids, counts);
+    for (const std::int64_t id : ids) {
+      const auto found = std::find(used.begin(), used.end(), id);
+      for (std::size_t i = 0; i < sizes.size(); ++i)
+        hits[i] += found - used.begin() < sizes[i] && found != used.end();
+      ++accesses;
+      first += found == used.end() ? 1 : 0;
+      if (found != used.end()) used.erase(found);
+      used.insert(used.begin(), id);
+    }
+  }
+  observer.on_finish("completed", "");
+  const nlohmann::json reuse = nlohmann::json::parse(file())["tables"][0]["reuse"];
+  EXPECT_EQ(reuse["accesses"], accesses);
+  EXPECT_EQ(reuse["first"], first);
+  ASSERT_EQ(reuse["lru_hits"].size(), sizes.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    EXPECT_EQ(reuse["lru_hits"][i], nlohmann::json::array({sizes[i], hits[i]}));
+  EXPECT_GT(hits[2], 0);
+}
+
+TEST(CacheSizes, BeginAtOneAndEndAtAllRows) {
+  EXPECT_TRUE(cache_sizes(0).empty());
+  EXPECT_EQ(cache_sizes(1), std::vector<std::int64_t>{1});
+  EXPECT_EQ(cache_sizes(3), (std::vector<std::int64_t>{1, 2, 3}));
+  const std::vector<std::int64_t> many = cache_sizes(100'000'000);
+  EXPECT_LT(many.size(), 110u);
+  EXPECT_EQ(many.back(), 100'000'000);
+}
+
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "test.tables", .version = "1.0.0", .summary = "tables"}, Tables)
 
 TEST(TablesOptions, AreChecked) {
   Registry registry;
   registry.add_builtin(plugin);
   testing::QuietHost host;
-  for (const char* options : {"hottest = -1", "hottest = 1001", "every = -1"})
+  for (const char* options : {"hottest = -1", "hottest = 1001", "every = -1", "reuse = 2"})
     EXPECT_THROW(testing::make<Observer>(registry, host, "tables", options), Error) << options;
 }
 
