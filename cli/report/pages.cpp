@@ -11,6 +11,7 @@
 #include "report/line_chart.hpp"
 #include "report/numerics.hpp"
 #include "report/power_section.hpp"
+#include "report/tables_section.hpp"
 
 #include "base/json_writer.hpp"
 
@@ -204,6 +205,16 @@ std::string power(const ab::RunRecord& run) {
 }
 
 /// An unreadable file must not prevent the page.
+std::string tables(const ab::RunRecord& run) {
+  try {
+    const auto files = make_posix_files();
+    return tables_section(*files, run.folder);
+  } catch (const Error& error) {
+    return ab::section("Tables", ab::paragraph(error.what(), "note"));
+  }
+}
+
+/// An unreadable file must not prevent the page.
 std::string ranks(const ab::RunRecord& run) {
   try {
     const auto files = make_posix_files();
@@ -303,7 +314,7 @@ std::string run_page(const Run& run, const std::string& model) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + power(r) + numerics(r) +
+  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + tables(r) + power(r) + numerics(r) +
          model_section(model) + config_section(run) + provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "

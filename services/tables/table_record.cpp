@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 namespace tenon::train {
@@ -28,11 +29,12 @@ class Node {
     if (!value_.is_object() || !value_.contains(key)) fail(fmt::format("it has no '{}'", key));
     return {value_[key], where_};
   }
-  std::vector<Node> items(const char* key) const {
-    const Node list = at(key);
-    if (!list.value_.is_array()) fail(fmt::format("'{}' is no list", key));
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
+  std::vector<Node> items(const char* key) const { return at(key).items_of(key); }
+  std::vector<Node> items_of(const char* key) const {
+    if (!value_.is_array()) fail(fmt::format("'{}' is no list", key));
     std::vector<Node> nodes;
-    for (const json& item : list.value_) nodes.emplace_back(item, where_);
+    for (const json& item : value_) nodes.emplace_back(item, where_);
     return nodes;
   }
   std::string text(const char* key) const {
@@ -63,6 +65,42 @@ class Node {
   const std::string& where_;
 };
 
+TierFacts tier_of(const Node& node) {
+  TierFacts tier{.state = node.text("state"),
+                 .tier = node.text("tier"),
+                 .reads = node.count("reads"),
+                 .writes = node.count("writes"),
+                 .hits = node.count("hits"),
+                 .misses = node.count("misses"),
+                 .ahead = node.count("ahead"),
+                 .evictions = node.count("evictions"),
+                 .write_backs = node.count("write_backs"),
+                 .bytes_in = node.count("bytes_in"),
+                 .bytes_out = node.count("bytes_out"),
+                 .stall_seconds = node.real("stall_seconds")};
+  if (!std::isfinite(tier.stall_seconds) || tier.stall_seconds < 0)
+    node.fail("'stall_seconds' is not a number from 0 on");
+  return tier;
+}
+
+/// A larger cache has at least the hits of a smaller one.
+ReuseFacts reuse_of(const Node& node, std::int64_t owned) {
+  ReuseFacts reuse{.accesses = node.count("accesses")};
+  reuse.first = node.count("first", reuse.accesses);
+  for (const Node& point : node.items("lru_hits")) {
+    const std::vector<Node> pair = point.items_of("lru_hits");
+    if (pair.size() != 2) node.fail("a point of 'lru_hits' must hold two numbers");
+    const ReuseFacts::Point next{pair[0].count_of("lru_hits", owned),
+                                 pair[1].count_of("lru_hits", reuse.accesses - reuse.first)};
+    const ReuseFacts::Point last = reuse.lru.empty() ? ReuseFacts::Point() : reuse.lru.back();
+    if (next.rows <= last.rows || next.hits < last.hits)
+      node.fail(fmt::format("'lru_hits' falls: {} hits with {} rows follow {} with {}", next.hits, next.rows,
+                            last.hits, last.rows));
+    reuse.lru.push_back(next);
+  }
+  return reuse;
+}
+
 TableFacts table_of(const Node& node, int rank) {
   TableFacts table{.name = node.text("name"),
                    .dtype = node.text("dtype"),
@@ -80,6 +118,10 @@ TableFacts table_of(const Node& node, int rank) {
   part.touched = node.count("touched_rows", part.last - part.first);
   for (const Node& row : node.items("hottest"))
     part.hottest.push_back({row.count("row", table.rows), static_cast<std::uint64_t>(row.count("accesses"))});
+  if (node.has("tiers")) {
+    for (const Node& tier : node.items("tiers")) part.tiers.push_back(tier_of(tier));
+  }
+  if (node.has("reuse")) part.reuse = reuse_of(node.at("reuse"), part.last - part.first);
   table.placement.push_back(part);
   return table;
 }
@@ -96,6 +138,7 @@ RankTables parse_rank_tables(std::string_view text, const std::string& where) {
                     .first_slot = node.count("first_slot"),
                     .slots = node.count("slots"),
                     .named_rows = node.count("named_rows")};
+  if (node.has("samples")) result.samples = node.count("samples");
   if (result.rank >= result.ranks) node.fail(fmt::format("rank {} of {}", result.rank, result.ranks));
   for (const Node& table : node.items("tables")) result.tables.push_back(table_of(table, result.rank));
   return result;
@@ -173,13 +216,51 @@ std::string placement_line(const TablePart& part) {
   return line + "\n";
 }
 
+std::string tier_line(const TierFacts& tier) {
+  std::string line =
+      fmt::format("    {} in {}: {} rows read, {} written", tier.state.empty() ? "weights" : tier.state,
+                  tier.tier, tier.reads, tier.writes);
+  if (const std::int64_t asked = tier.hits + tier.misses; asked > 0)
+    line += fmt::format("; {} hits, {} misses ({:.1f} % hits)", tier.hits, tier.misses,
+                        100 * ratio(tier.hits, asked));
+  const auto add = [&](std::int64_t count, const char* what) {
+    if (count > 0) line += fmt::format(", {} {}", count, what);
+  };
+  add(tier.ahead, "ahead");
+  add(tier.evictions, "evictions");
+  add(tier.write_backs, "write-backs");
+  if (tier.bytes_in + tier.bytes_out > 0)
+    line += fmt::format("; {} bytes in, {} out", tier.bytes_in, tier.bytes_out);
+  if (tier.stall_seconds > 0) line += fmt::format("; stalled {:.3g} s", tier.stall_seconds);
+  return line + "\n";
+}
+
+/// Hits at the sizes next to usual shares of the rows.
+std::string reuse_line(const ReuseFacts& reuse, std::int64_t owned) {
+  std::string line = fmt::format("    a cache of the rows used last, of {} accesses:", reuse.accesses);
+  std::int64_t shown = 0;
+  const char* separator = "";
+  for (const double share : {0.01, 0.05, 0.2, 0.5, 1.0}) {
+    const auto found = std::find_if(reuse.lru.begin(), reuse.lru.end(), [&](const ReuseFacts::Point& point) {
+      return static_cast<double>(point.rows) >= share * static_cast<double>(owned);
+    });
+    if (found == reuse.lru.end() || found->rows == shown) continue;
+    shown = found->rows;
+    line += fmt::format("{} {:.1f} % hits with {} rows", separator, 100 * ratio(found->hits, reuse.accesses),
+                        shown);
+    separator = ",";
+  }
+  return line + "\n";
+}
+
 }  // namespace
 
 RunTables join(const std::string& folder, const std::vector<RankTables>& ranks) {
   RunTables run{.folder = folder,
                 .ranks = ranks.front().ranks,
                 .first_slot = ranks.front().first_slot,
-                .slots = ranks.front().slots};
+                .slots = ranks.front().slots,
+                .samples = ranks.front().samples};
   // Each rank named its own hottest rows: beyond the shortest such list another rank's row could be missing.
   std::int64_t named_rows = ranks.front().named_rows;
   for (const RankTables& rank : ranks) named_rows = std::min(named_rows, rank.named_rows);
@@ -237,7 +318,11 @@ std::string tables_text(const RunTables& run) {
     for (const HotRow& row : table.hottest)
       out += fmt::format("{} {} ({})", &row == table.hottest.data() ? "" : ",", row.row, row.accesses);
     out += table.hottest.empty() ? " none\n" : "\n";
-    for (const TablePart& part : table.placement) out += placement_line(part);
+    for (const TablePart& part : table.placement) {
+      out += placement_line(part);
+      for (const TierFacts& tier : part.tiers) out += tier_line(tier);
+      if (part.reuse && part.reuse->accesses > 0) out += reuse_line(*part.reuse, part.last - part.first);
+    }
   }
   return out;
 }
@@ -249,6 +334,7 @@ std::string tables_json(const RunTables& run) {
   json.member("ranks", run.ranks);
   json.member("first_slot", run.first_slot);
   json.member("slots", run.slots);
+  json.member("samples", run.samples);
   json.objects("ranks_without_file", run.missing, [&](const int rank) { json.member("rank", rank); });
   json.objects("tables", run.tables, [&](const TableFacts& table) {
     json.member("name", table.name);
@@ -271,6 +357,31 @@ std::string tables_json(const RunTables& run) {
       json.member("touched_rows", part.touched);
       json.member("share_of_hottest_1_percent", part.share_of_1_percent);
       json.member("share_of_hottest_10_percent", part.share_of_10_percent);
+      if (!part.tiers.empty()) {
+        json.objects("tiers", part.tiers, [&](const TierFacts& tier) {
+          json.member("state", tier.state);
+          json.member("tier", tier.tier);
+          json.member("reads", tier.reads);
+          json.member("writes", tier.writes);
+          json.member("hits", tier.hits);
+          json.member("misses", tier.misses);
+          json.member("ahead", tier.ahead);
+          json.member("evictions", tier.evictions);
+          json.member("write_backs", tier.write_backs);
+          json.member("bytes_in", tier.bytes_in);
+          json.member("bytes_out", tier.bytes_out);
+          json.member("stall_seconds", tier.stall_seconds);
+        });
+      }
+      if (!part.reuse) return;
+      json.begin_object("reuse");
+      json.member("accesses", part.reuse->accesses);
+      json.member("first", part.reuse->first);
+      json.objects("lru_hits", part.reuse->lru, [&](const ReuseFacts::Point& point) {
+        json.member("rows", point.rows);
+        json.member("hits", point.hits);
+      });
+      json.end_object();
     });
   });
   json.end_object();

@@ -65,6 +65,7 @@ emb.0.weight: 10 rows x 4 f32, 160 bytes
   "ranks": 3,
   "first_slot": 2,
   "slots": 40,
+  "samples": 0,
   "ranks_without_file": [],
   "tables": [
     {
@@ -136,6 +137,41 @@ emb.0.weight: 10 rows x 4 f32, 160 bytes
 )");
 }
 
+/// The table of kFirst with more members.
+std::string with(const std::string& members) {
+  return kFirst.substr(0, kFirst.size() - 1) + ", " + members + "}";
+}
+
+std::string tier(const std::string& stall = "0.25") {
+  return R"({"state": "", "tier": "cached", "reads": 30, "writes": 10, "hits": 36, "misses": 4, "ahead": 2,
+      "evictions": 3, "write_backs": 1, "bytes_in": 64, "bytes_out": 16, "stall_seconds": )" +
+         stall + "}";
+}
+
+TEST_F(TablesOfARun, TiersAndCachesAreShown) {
+  write("tables.rank0.json", R"({"rank": 0, "ranks": 1, "first_slot": 0, "slots": 4, "samples": 8,
+      "named_rows": 2, "tables": [)" +
+                                 with("\"tiers\": [" + tier() + R"(, {"state": "optimizer.sum",
+      "tier": "dram", "reads": 5, "writes": 5, "hits": 0, "misses": 0, "ahead": 0, "evictions": 0,
+      "write_backs": 0, "bytes_in": 0, "bytes_out": 0, "stall_seconds": 0}],
+      "reuse": {"accesses": 8, "first": 2, "lru_hits": [[1, 2], [2, 2], [5, 6]]})") +
+                                 "]}");
+  EXPECT_EQ(message(), R"(no error: /run: 1 rank, 4 applied slots from slot 0
+
+emb.0.weight: 10 rows x 4 f32, 160 bytes
+  touched: 2 rows (20.0 %), 8 accesses
+  hottest rows: 4 (5), 1 (3)
+  rank 0: rows 0 to 4, 8 accesses; the hottest 1 % of these rows took 62.5 %, the hottest 10 % 75.0 %
+    weights in cached: 30 rows read, 10 written; 36 hits, 4 misses (90.0 % hits), 2 ahead, 3 evictions, 1 write-backs; 64 bytes in, 16 out; stalled 0.25 s
+    optimizer.sum in dram: 5 rows read, 5 written
+    a cache of the rows used last, of 8 accesses: 25.0 % hits with 1 rows, 75.0 % hits with 5 rows
+)");
+  const std::string json = tables_json(read_tables(files_, "/run"));
+  for (const char* part : {"\"samples\": 8", "\"tier\": \"cached\"", "\"stall_seconds\": 0.25",
+                           "\"state\": \"optimizer.sum\"", "\"lru_hits\": [", "\"hits\": 6"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << " in " << json;
+}
+
 TEST_F(TablesOfARun, NothingToShowIsSaid) {
   EXPECT_EQ(message(),
             "/run has no record of its tables (tables.rank<r>.json). The observer `tables` writes "
@@ -170,6 +206,24 @@ TEST_F(TablesOfARun, SayWhatAFileLacks) {
       {file(0, 1, table("[0]", 1, 1, "")), "'owned' must hold two numbers"},
       {file(0, 1, table("[0, 5]", 1, 6, "")), "'touched_rows' is not a whole number from 0 to 5"},
       {file(0, 1, table("[0, 5]", 1, 1, "{\"row\": 0.5}")), "'row' is not a whole number from 0 to 10"},
+      {file(0, 1, with("\"tiers\": 3")), "'tiers' is no list"},
+      {file(0, 1, with("\"tiers\": [{}]")), "it has no 'state'"},
+      {file(0, 1, with("\"tiers\": [" + tier("-1") + "]")), "'stall_seconds' is not a number from 0 on"},
+      {file(0, 1, with("\"tiers\": [" + tier("\"x\"") + "]")), "'stall_seconds' is not a number"},
+      {file(0, 1, with("\"reuse\": []")), "it has no 'accesses'"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 4})")),
+       "'first' is not a whole number from 0 to 3"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [1]})")), "'lru_hits' is no list"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [[1]]})")),
+       "a point of 'lru_hits' must hold two numbers"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [[6, 1]]})")),
+       "'lru_hits' is not a whole number from 0 to 5"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [[1, 3]]})")),
+       "'lru_hits' is not a whole number from 0 to 2"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [[2, 2], [3, 1]]})")),
+       "'lru_hits' falls: 1 hits with 3 rows follow 2 with 2"},
+      {file(0, 1, with(R"("reuse": {"accesses": 3, "first": 1, "lru_hits": [[2, 1], [2, 2]]})")),
+       "'lru_hits' falls: 2 hits with 2 rows follow 1 with 2"},
   };
   for (const auto& [text, what] : cases) {
     write("tables.rank0.json", text);
