@@ -96,12 +96,14 @@ std::string capabilities_of(std::uint64_t bits) {
 }
 
 std::string snippet_of(const plugin::ComponentDescription& component) {
-  static const std::map<std::string, std::string> kTables = {{"dataset", "[data]"},
-                                                             {"observer", "[[observe]]"},
-                                                             {"layer", "[[model.layer]]"},
-                                                             {"reward", "[data.reward]"},
-                                                             {"tokenizer", "[data.tokenizer]"},
-                                                             {"power", "[[power.policy]]\nat = \"site\""}};
+  static const std::map<std::string, std::string> kTables = {
+      {"dataset", "[data]"},
+      {"observer", "[[observe]]"},
+      {"layer", "[[model.layer]]"},
+      {"reward", "[data.reward]"},
+      {"tokenizer", "[data.tokenizer]"},
+      {"tier", "[[tables.place]]\nmatch = \"*\"\n[tables.place.tier]"},
+      {"power", "[[power.policy]]\nat = \"site\""}};
   const std::string kind(config::kind_name(component.kind));
   const auto table = kTables.find(kind);
   std::string out =
