@@ -74,6 +74,7 @@
 #include <tenon/sdk/plain_precision.hpp>
 #include <tenon/sdk/prompts.hpp>
 #include <tenon/sdk/quantizer.hpp>
+#include <tenon/sdk/reuse_distance.hpp>
 #include <tenon/sdk/row_update.hpp>
 #include <tenon/sdk/simulation.hpp>
 #include <tenon/sdk/site_selection.hpp>
@@ -578,6 +579,9 @@ TYPE(QuantizeRequest)
 TYPE(QuantizeShape)
 TYPE(QuantizeReport)
 TYPE(Quantizer)
+
+// <tenon/sdk/reuse_distance.hpp>
+TYPE(ReuseDistances)
 
 // <tenon/sdk/row_update.hpp>
 TYPE(RowBlock)
