@@ -93,10 +93,11 @@ class HostRows final : public RowMemory {
   void read(std::span<const std::int64_t> ids, std::byte* out) const override {
     const auto stride = static_cast<std::int64_t>(row_bytes_);
     const std::byte* const base = memory_.data() - first_ * stride;
+    const auto ask = [&](std::size_t i) { __builtin_prefetch(base + ids[i] * stride); };
+    for (std::size_t i = 0; i < std::min(kPrefetchDistance, ids.size()); ++i) ask(i);
     with_word(row_bytes_, [&](auto word) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (i + kPrefetchDistance < ids.size())
-          __builtin_prefetch(base + ids[i + kPrefetchDistance] * stride);
+        if (i + kPrefetchDistance < ids.size()) ask(i + kPrefetchDistance);
         load_words<decltype(word)>(base + ids[i] * stride, out + i * row_bytes_, row_bytes_);
       }
     });
