@@ -7,7 +7,9 @@
 #include <tenon/tier.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace tenon::train {
 
@@ -22,6 +24,8 @@ class TablePlaces final : public RowPlaces {
   std::int64_t host_bytes(const RowMemorySpec& spec) const;
   /// For tables that no place matches. It outlives this.
   void use(const TablePlanner& planner) { planner_ = &planner; }
+  /// Places that no table of the model comes to.
+  std::vector<std::string> warnings(std::span<const ParameterInfo> tables) const;
 
  private:
   RowMemorySpec completed(RowMemorySpec spec) const;

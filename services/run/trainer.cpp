@@ -243,6 +243,19 @@ void Trainer::open_parts() {
                     "writers; '{}' and '{}' do not both declare 'hogwild'",
                     settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
   }
+  if (settings.parallel.workers > 1) refuse_locked_tiers();
+}
+
+void Trainer::refuse_locked_tiers() const {
+  for (const config::CheckedComponent& component : parts_->checked) {
+    if (component.kind != Tier::kKind) continue;
+    const std::string tier = first_without(TENON_CAP_HOGWILD, component, world_.registry);
+    if (tier.empty()) continue;
+    fail_config(fmt::format(
+        "{}: parallel.workers = {} write rows at the same time, and {} does not declare 'hogwild'; set "
+        "parallel.workers = 1, or choose a tier that declares it",
+        component.type_origin.text(), world_.settings.parallel.workers, tier));
+  }
 }
 
 /// "run.toml:20:1: [[evaluate]] 'code': "
@@ -719,6 +732,7 @@ std::vector<std::string> Trainer::warnings() const {
         "of {:.3g}; shorten the warm-up, or raise run.steps",
         parts_->schedule.id(), slots, rate(slots - 1), base));
   }
+  for (std::string& warning : places_->warnings(row_tables())) all.push_back(std::move(warning));
   return all;
 }
 

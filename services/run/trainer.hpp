@@ -123,6 +123,8 @@ class Trainer {
 
  private:
   void open_parts();
+  /// Throws Error(kConfig) where several workers would write rows of a tier that wants one at a time.
+  void refuse_locked_tiers() const;
   void open_evaluated();
   std::string evaluation_place(std::size_t entry) const;
   void make_evaluators();

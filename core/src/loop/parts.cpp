@@ -62,13 +62,15 @@ Part<Interface> part(Checked& checked, Registry& registry, RankHost& host, std::
 
 namespace {
 
-std::string host_only(std::string_view kind, std::string_view type, ResolvedOptions* options,
-                      Registry& registry) {
+/// The first of a component and those within it whose capabilities `wanted` answers: "tier.cached".
+template <typename Wanted>
+std::string first_where(std::string_view kind, std::string_view type, ResolvedOptions* options,
+                        Registry& registry, const Wanted& wanted) {
   const ComponentRef ref = registry.find(kind, type);
-  if ((ref.component->capabilities & TENON_CAP_HOST) != 0) return std::string(ref.name);
+  if (wanted(ref.component->capabilities)) return std::string(ref.name);
   if (options == nullptr) return "";
   for (const auto& [name, inner] : options->inner()) {
-    std::string found = host_only(inner->kind, inner->type, inner->options.get(), registry);
+    std::string found = first_where(inner->kind, inner->type, inner->options.get(), registry, wanted);
     if (!found.empty()) return found;
   }
   return "";
@@ -78,10 +80,18 @@ std::string host_only(std::string_view kind, std::string_view type, ResolvedOpti
 
 std::string host_only(std::span<const config::CheckedComponent> components, Registry& registry) {
   for (const config::CheckedComponent& component : components) {
-    std::string found = host_only(component.kind, component.type, component.options.get(), registry);
+    std::string found =
+        first_where(component.kind, component.type, component.options.get(), registry,
+                    [](std::uint64_t capabilities) { return (capabilities & TENON_CAP_HOST) != 0; });
     if (!found.empty()) return found;
   }
   return "";
+}
+
+std::string first_without(std::uint64_t capability, const config::CheckedComponent& component,
+                          Registry& registry) {
+  return first_where(component.kind, component.type, component.options.get(), registry,
+                     [=](std::uint64_t capabilities) { return (capabilities & capability) == 0; });
 }
 
 void refuse_host_only(std::span<const config::CheckedComponent> components, Registry& registry,

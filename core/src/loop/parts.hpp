@@ -131,7 +131,10 @@ struct Parts {
 /// The first of `components`, or of those within them, that works in host memory alone (TENON_CAP_HOST):
 /// "optimizer.lion"; "" where each can work on any device.
 std::string host_only(std::span<const config::CheckedComponent> components, Registry& registry);
-/// Throws Error(kConfig) where there is one and `device` has memory of its own.
+/// `component`, or the first of those within it, that does not declare `capability`; "" where all do.
+std::string first_without(std::uint64_t capability, const config::CheckedComponent& component,
+                          Registry& registry);
+/// Throws Error(kConfig) where one works in host memory alone and `device` has memory of its own.
 void refuse_host_only(std::span<const config::CheckedComponent> components, Registry& registry,
                       const Part<Device>& device);
 
