@@ -20,14 +20,14 @@ constexpr std::size_t kMostCurves = 6;
 struct ReuseCurve {
   std::string name;
   std::int64_t owned = 0, accesses = 0;
-  const cli::ReuseFacts* reuse = nullptr;
+  const train::ReuseFacts* reuse = nullptr;
 };
 
 /// One for each rank's shard of a table, the most accesses first.
-std::vector<ReuseCurve> reuse_curves(const cli::RunTables& run) {
+std::vector<ReuseCurve> reuse_curves(const train::RunTables& run) {
   std::vector<ReuseCurve> curves;
-  for (const cli::TableFacts& table : run.tables) {
-    for (const cli::TablePart& part : table.placement) {
+  for (const train::TableFacts& table : run.tables) {
+    for (const train::TablePart& part : table.placement) {
       if (!part.reuse || part.reuse->accesses == 0 || part.last == part.first) continue;
       curves.push_back({run.ranks == 1 ? table.name : fmt::format("{}, rank {}", table.name, part.rank),
                         part.last - part.first, part.reuse->accesses, &*part.reuse});
@@ -48,7 +48,7 @@ std::string reuse_drawing(const std::vector<ReuseCurve>& curves, ab::ChartSize s
                               .y_is_share = true});
   for (std::size_t i = 0; i < curves.size(); ++i) {
     std::vector<ab::Point> points{frame.at(0, 0)};
-    for (const cli::ReuseFacts::Point& point : curves[i].reuse->lru) {
+    for (const train::ReuseFacts::Point& point : curves[i].reuse->lru) {
       points.push_back(frame.at(100 * static_cast<double>(point.rows) / static_cast<double>(curves[i].owned),
                                 static_cast<double>(point.hits) / static_cast<double>(curves[i].accesses)));
     }
@@ -75,11 +75,11 @@ std::string reuse_figure(std::vector<ReuseCurve> curves) {
   return out;
 }
 
-std::string tiers_table(const cli::RunTables& run) {
+std::string tiers_table(const train::RunTables& run) {
   std::vector<ab::TableRow> rows;
-  for (const cli::TableFacts& table : run.tables) {
-    for (const cli::TablePart& part : table.placement) {
-      for (const cli::TierFacts& tier : part.tiers) {
+  for (const train::TableFacts& table : run.tables) {
+    for (const train::TablePart& part : table.placement) {
+      for (const train::TierFacts& tier : part.tiers) {
         const std::int64_t asked = tier.hits + tier.misses;
         const std::string what = tier.state.empty() ? table.name : tier.state + " of " + table.name;
         rows.push_back(
@@ -112,7 +112,7 @@ std::string tiers_table(const cli::RunTables& run) {
 
 }  // namespace
 
-std::string tables_section(const cli::RunTables& run) {
+std::string tables_section(const train::RunTables& run) {
   const std::string out = reuse_figure(reuse_curves(run)) + tiers_table(run);
   return out.empty() ? "" : ab::section("Tables", out);
 }
@@ -122,7 +122,7 @@ std::string tables_section(FileSystem& files, const std::string& attempt) {
   const bool any = std::any_of(entries.begin(), entries.end(), [](const DirectoryEntry& entry) {
     return entry.name.starts_with("tables.rank") && entry.name.ends_with(".json");
   });
-  return any ? tables_section(cli::read_tables(files, attempt)) : "";
+  return any ? tables_section(train::read_tables(files, attempt)) : "";
 }
 
 }  // namespace tenon::report

@@ -2,7 +2,7 @@
 // of a cache, and what the tiers of the tables did.
 #pragma once
 
-#include "table_record.hpp"
+#include "tables/table_record.hpp"
 
 #include <tenon/files.hpp>
 
@@ -11,7 +11,7 @@
 namespace tenon::report {
 
 /// "" for a record without tiers and reuse.
-std::string tables_section(const cli::RunTables& run);
+std::string tables_section(const train::RunTables& run);
 /// "" without records.
 std::string tables_section(FileSystem& files, const std::string& attempt);
 

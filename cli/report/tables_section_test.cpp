@@ -45,10 +45,10 @@ TEST_F(TablesSection, DrawsHitsAndListsTiers) {
 
 // The steps of the path from point to point: right and up, y of drawings goes down.
 TEST_F(TablesSection, ALargerCacheIsFurtherRightAndNotLower) {
-  cli::RunTables run{.folder = "r"};
-  cli::TablePart part{.last = 10};
-  part.reuse = cli::ReuseFacts{.accesses = 8, .first = 2, .lru = {{1, 2}, {5, 6}, {10, 6}}};
-  cli::TableFacts& table = run.tables.emplace_back();
+  train::RunTables run{.folder = "r"};
+  train::TablePart part{.last = 10};
+  part.reuse = train::ReuseFacts{.accesses = 8, .first = 2, .lru = {{1, 2}, {5, 6}, {10, 6}}};
+  train::TableFacts& table = run.tables.emplace_back();
   table.name = "emb";
   table.placement.push_back(part);
   const std::string page = tables_section(run);

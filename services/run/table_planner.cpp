@@ -123,8 +123,10 @@ void TablePlanner::read_accesses(std::span<const ParameterInfo> parameters) {
     }
     const std::int64_t first = info.offset.rank() == 0 ? 0 : info.offset[0];
     table.bands = recorded_bands(*found, first, first + table.rows);
-    const double slots = static_cast<double>(std::max<std::int64_t>(1, record.slots));
-    for (RowBand& band : table.bands) band.accesses /= slots;
+    per_sample_ = record.samples > 0;
+    const auto units =
+        static_cast<double>(std::max<std::int64_t>(1, per_sample_ ? record.samples : record.slots));
+    for (RowBand& band : table.bands) band.accesses /= units;
   }
 }
 
@@ -191,7 +193,7 @@ std::string TablePlanner::tier_name(std::size_t budget) const {
 }
 
 std::string TablePlanner::unit() const {
-  return counted_.empty() ? "of a sample" : "of a slot there";
+  return per_sample_ ? "of a sample" : "of a slot there";
 }
 
 std::vector<std::string> TablePlanner::facts() const {

@@ -61,6 +61,7 @@ class TablePlanner {
   const config::TableSettings& settings_;
   std::vector<Rows> tables_;
   std::string counted_;               ///< attempt whose record was read
+  bool per_sample_ = true;            ///< accesses are those of a sample; else of a slot of the record
   std::vector<std::size_t> planned_;  ///< indices of tables_ that the plan places
   std::optional<TablePlan> plan_;
   std::map<std::string, const Part<Tier>*, std::less<>> tiers_;

@@ -12,11 +12,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const train::TablePart& part = table.placement.at(0);
       fuzz::require(0 <= part.first && part.first <= part.last && part.last <= table.rows, "rows outside");
       fuzz::require(part.touched <= part.last - part.first, "more rows touched than owned");
-      for (const cli::TierFacts& tier : part.tiers)
+      for (const train::TierFacts& tier : part.tiers)
         fuzz::require(tier.hits >= 0 && tier.misses >= 0 && tier.stall_seconds >= 0, "counts below 0");
       if (!part.reuse) continue;
-      cli::ReuseFacts::Point last;
-      for (const cli::ReuseFacts::Point& point : part.reuse->lru) {
+      train::ReuseFacts::Point last;
+      for (const train::ReuseFacts::Point& point : part.reuse->lru) {
         fuzz::require(point.rows > last.rows && point.hits >= last.hits, "hits fall");
         last = point;
       }

@@ -110,8 +110,8 @@ TEST(TablePlans, TakeAccessesFromARun) {
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(run.plain(ended.out),
               HasSubstr("plan of 3 tables, rows read as counted in {dir}/runs/tiny/1; "));
-  // 64 samples a slot read a row of each of 3 tables.
-  EXPECT_THAT(ended.out, HasSubstr("reads of a slot there"));
+  // A sample reads a row of each table.
+  EXPECT_THAT(ended.out, HasSubstr(" of 3 reads of a sample"));
   EXPECT_THAT(ended.out, HasSubstr("emb.2.weight: 4 rows in tier 1\n"));
 
   const Ended other =
