@@ -5,6 +5,7 @@
 #include "run_program.hpp"
 #include "test_paths.hpp"
 
+#include <tenon/checkpoint.hpp>
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 
@@ -214,6 +215,24 @@ inline std::vector<double> losses(const RunResult& result) {
     if (std::regex_search(line, value, pattern)) found.push_back(std::stod(value[1]));
   }
   return found;
+}
+
+/// Simulates a kill of a run of `slots`: back to a checkpoint, between two lines of train/loss where there is
+/// one. Returns false if there is none.
+inline bool throw_back(const std::string& folder, std::int64_t slots, std::int64_t log_every) {
+  const auto files = make_posix_files();
+  const std::string checkpoints = folder + "/checkpoints";
+  if (!fs::exists(checkpoints)) return false;
+  const CheckpointStore store(*files, checkpoints, {});
+  std::int64_t left = -1;
+  for (const std::int64_t step : store.generations()) {
+    if (step > 0 && step < slots - 1 && (left < 0 || step % log_every != 0)) left = step;
+  }
+  if (left < 0) return false;
+  for (const std::int64_t step : store.generations())
+    if (step > left) fs::remove_all(checkpoints + "/step-" + std::to_string(step));
+  fs::remove(folder + "/summary.json");
+  return true;
 }
 
 /// Runs in a scratch folder, with every plugin of this tree.

@@ -5,8 +5,6 @@
 // from a fixed seed; all of them with each other with TENON_MATRIX=all (scripts/soak).
 #include "cell.hpp"
 
-#include <tenon/checkpoint.hpp>
-
 #include <cstdlib>
 #include <random>
 #include <set>
@@ -234,23 +232,6 @@ class Neutral : public ::testing::TestWithParam<Cell> {
     return result;
   }
 
-  /// Simulates a kill: back to a checkpoint between two lines of train/loss. Returns false if there is none.
-  static bool throw_back(const std::string& folder) {
-    const auto files = make_posix_files();
-    const std::string checkpoints = folder + "/checkpoints";
-    if (!fs::exists(checkpoints)) return false;
-    const CheckpointStore store(*files, checkpoints, {});
-    std::int64_t left = -1;
-    for (const std::int64_t step : store.generations()) {
-      if (step > 0 && step < kSlots - 1 && (left < 0 || step % kLogEvery != 0)) left = step;
-    }
-    if (left < 0) return false;
-    for (const std::int64_t step : store.generations())
-      if (step > left) fs::remove_all(checkpoints + "/step-" + std::to_string(step));
-    fs::remove(folder + "/summary.json");
-    return true;
-  }
-
   CellRuns runs_;
   Choices plain_;
 };
@@ -267,7 +248,7 @@ TEST_P(Neutral, P7WhateverIsEvaluatedSavedWatchedOrPoweredTheRunIsTheSame) {
     EXPECT_EQ(whole.weights_hash, plain.weights_hash);
     const std::vector<std::string> lines = lines_of(whole.folder, actors);
     EXPECT_GT(lines.size(), static_cast<std::size_t>(kSlots));
-    if (throw_back(whole.folder)) {
+    if (throw_back(whole.folder, kSlots, kLogEvery)) {
       const RunResult resumed = train(folder, choices, true);
       EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
       EXPECT_EQ(resumed.state_hash, whole.state_hash);
