@@ -409,6 +409,8 @@ TEST(Cached, AFailureOfTheNextLevelLosesNoRow) {
       EXPECT_EQ(get(*memory, id), static_cast<float>(id + 1));
     }
     EXPECT_EQ(get(*memory, 50), 0);
+    for (std::int64_t id = 60; id < 70; ++id) get(*memory, id);
+    for (std::int64_t id = 0; id < 4; ++id) EXPECT_EQ(get(*memory, id), static_cast<float>(id + 1));
   }
 }
 

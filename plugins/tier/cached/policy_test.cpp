@@ -1,4 +1,4 @@
-// Which rows have lines: hits against exact reuse distances, and against plain models of sets that serve one
+// Hits of each policy against exact reuse distances, and against plain models of sets that serve one
 // access at a time.
 #include "cached_testing.hpp"
 
