@@ -1,5 +1,5 @@
-// Exact reuse distances of a stream of row accesses, which give the hits of a cache of any size, and the
-// share of accesses that the most frequent rows have under a power law.
+// Exact reuse distances of a stream of row accesses, which give the hits of a cache of any size; and the
+// share that the most frequent rows have under a power law.
 #pragma once
 
 #include <tenon/error.hpp>
