@@ -22,6 +22,12 @@ struct TierCase {
 /// Every tier of this tree that keeps all bits.
 constexpr TierCase kTiers[] = {
     {"dram", "tier={type='dram'}"},
+    {"cached", "tier={type='cached', ways=4}"},
+    {"cached_through", "tier={type='cached', load_factor=0.05, policy='lfu', write='through'}"},
+    {"file", "tier={type='file', folder='/tmp', resident='16KiB'}"},
+    {"cached_file",
+     "tier={type='cached', policy='clock', behind={type='file', folder='/tmp', resident='64KiB'}}"},
+    {"shared", "tier={type='shared'}"},
     {"row_cache", "tier={type='row_cache'}"},
     {"one_line", "tier={type='row_cache', sets=1, ways=1}"},
     {"all_rows", "tier={type='row_cache', sets=500, ways=2}"},
