@@ -1,5 +1,6 @@
 // Validates a whole run: every table against its owner's options, and the few rules between tables.
 #include "config/option_check.hpp"
+#include "config/place_check.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
 
@@ -722,7 +723,9 @@ class RunChecker {
           check_elements(*list, "tables.place", [&](const Value& e) { return core_.table_place(e); }),
           list->origin);
     }
-    if (const Value* places = resolved.find("place")) refuse_contradictions(*places);
+    if (const Value* places = resolved.find("place")) {
+      for (const auto& [origin, text] : contradictions(*places)) problem(origin, text);
+    }
     if (const Member* list = table.find_member("budget")) {
       resolved.set(
           "budget",
@@ -737,31 +740,6 @@ class RunChecker {
                   : "[[tables.budget]] is read with plan = 'auto' alone; set that, or leave the budgets out");
     }
     keep("tables", std::move(resolved), member.origin);
-  }
-
-  // The first place that matches a table holds it, so of two with one pattern the second holds nothing.
-  void refuse_contradictions(const Value& places) {
-    const auto tier = [](const Value& place, std::string_view use) {
-      const Value* own = place.find(use);
-      return own != nullptr ? own : place.find("tier");
-    };
-    const auto same = [&](const Value& a, const Value& b, std::string_view use) {
-      const Value *x = tier(a, use), *y = tier(b, use);
-      return x == nullptr || y == nullptr || *x == *y;
-    };
-    for (std::size_t i = 0; i < places.array().size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        const Value &first = places.array()[j], &second = places.array()[i];
-        const Value *match = second.find("match"), *earlier = first.find("match");
-        if (match == nullptr || earlier == nullptr || !(*match == *earlier)) continue;
-        if (same(first, second, "tier") && same(first, second, "state")) continue;
-        problem(second.origin,
-                fmt::format("[[tables.place]] match = {} is that of the entry at {}, too, which "
-                            "names other tiers; leave one of the two out",
-                            match->inline_toml(), first.origin.text()));
-        break;
-      }
-    }
   }
 
   // A list of tables of the core, each with components within it: [[evaluate]] has [evaluate.data]. The first
