@@ -241,6 +241,7 @@ TYPE(GradientSink)
 TYPE(BackwardContext)
 TYPE(Layer)
 TYPE(LossLayer)
+TYPE(RowLookups)
 TYPE(MetricReport)
 TYPE(MetricLayer)
 
