@@ -268,6 +268,7 @@ const std::map<std::string, Run> kRuns = {
                     "emulate={hours=16.0, shards=4, failure=[{hour=5.0, shards=[1]}]}"}}},
     {"rollouts", {kRollouts}},
     {"lookups", {kClicks}},
+    {"hints", {kClicks + Sets{"tables={prefetch=1, place=[{match='*', tier={type='cached'}}]}"}}},
     {"servers",
      {{"transport={type='thread'}", "parallel={ranks=2, servers=1}", "sync={type='shadow_easgd'}"},
       false,
@@ -300,6 +301,7 @@ const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
 const char* const kOfTables = "layers and updates call it through their table: they are named";
+const char* const kKept = "saves and restores call it, of tiers that outlive the process: tier_shared_test";
 const char* const kWithinData = "data sets call it, and drop the answer: contract_on_policy_test";
 const char* const kMarks = "it has no functions";
 const char* const kExports = "`tenon export` and `tenon tokenize` alone call it, outside of runs";
@@ -401,6 +403,7 @@ const std::vector<Row> kRows = {
      "tenon.rollouts"},
     {"StepwiseLayer", "rollouts", {"layer/1", "attention", Origin::kOffered, StepwiseLayer::kId}, "tenon.nn"},
     {"RowLookupHandler", "lookups", {"layer/1", "embedding_bag", Origin::kLookups}, "tenon.recsys"},
+    {"RowLookups", "hints", {"layer/1", "embedding_bag", Origin::kOffered, RowLookups::kId}, "tenon.recsys"},
     {"Sync", "two ranks", {"sync/1", "ddp"}, "tenon.sync_basic"},
     {"BucketSizes", "two ranks", {"sync/1", "ddp", Origin::kOffered, BucketSizes::kId}, "tenon.sync_basic"},
     {"MeanReducer", "compressed", {"sync/1", "ddp", Origin::kReducer, MeanUser::kId}, "tenon.sync_compress"},
@@ -438,12 +441,25 @@ const std::vector<Row> kRows = {
 
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
-    {"ComponentFacts", kDoctor}, {"DeviceEvents", kOther},    {"DeviceStreams", kOther},
-    {"Power", kPower},           {"PowerPolicy", kPower},     {"Simulator", kSimulates},
-    {"PowerSource", kBeside},    {"PowerActuator", kBeside},  {"Transform", kTransforms},
-    {"SharedObject", kShared},   {"RowMemory", kOfTables},    {"RowsAhead", kOfTables},
-    {"TierCounts", kOfTables},   {"DeviceRows", kOfTables},   {"PositionwiseLayer", kMarks},
-    {"Tokenizer", kOther},       {"TokenizerFile", kExports}, {"TokenizerTraining", kExports},
+    {"ComponentFacts", kDoctor},
+    {"DeviceEvents", kOther},
+    {"DeviceStreams", kOther},
+    {"Power", kPower},
+    {"PowerPolicy", kPower},
+    {"Simulator", kSimulates},
+    {"PowerSource", kBeside},
+    {"PowerActuator", kBeside},
+    {"Transform", kTransforms},
+    {"SharedObject", kShared},
+    {"RowMemory", kOfTables},
+    {"RowsAhead", kOfTables},
+    {"TierCounts", kOfTables},
+    {"DeviceRows", kOfTables},
+    {"KeptRows", kKept},
+    {"PositionwiseLayer", kMarks},
+    {"Tokenizer", kOther},
+    {"TokenizerFile", kExports},
+    {"TokenizerTraining", kExports},
     {"Reward", kWithinData},
 };
 
