@@ -453,7 +453,13 @@ int inspect_component(Registry& registry, const std::string& word, Format format
 int inspect_tables(const std::string& run, Format format) {
   if (format == Format::kMarkdown) fail_config("tenon inspect: --tables prints text or --json, no Markdown");
   const auto files = make_posix_files();
-  const train::RunTables tables = train::read_tables(*files, open_newest_attempt(*files, run).path);
+  const std::string attempt = open_newest_attempt(*files, run).path;
+  train::RunTables tables;
+  try {
+    tables = train::read_tables(*files, attempt);
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string("tenon inspect: ") + error.what());
+  }
   std::cout << (format == Format::kJson ? train::tables_json(tables) : train::tables_text(tables));
   return 0;
 }

@@ -97,7 +97,8 @@ const Refusal kConfiguration[] = {
     {"unknown_table", "[model]", "[modle]", kTrain,
      "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
      "transport, "
-     "data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, emulate, fault, "
+     "data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, tables, "
+     "emulate, fault, "
      "plugins)\n"
      "run.toml: a run needs [model] with a 'type': the name of a component of kind model (see: tenon "
      "inspect)"},
@@ -164,7 +165,7 @@ const Refusal kConfiguration[] = {
      "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, "
      "parallel, "
      "transport, data, evaluate, model, precision, optimizer, schedule, sync, recovery, observe, power, "
-     "emulate, "
+     "tables, emulate, "
      "fault, "
      "plugins)"},
 };

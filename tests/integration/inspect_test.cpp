@@ -98,7 +98,7 @@ TEST(InspectTables, OfARunSaysWhatItHasOrWhatToAdd) {
   }
   EXPECT_EQ(scratch.run({"inspect", "runs/tiny", "--tables", "--json"}).out,
             "{\n  \"run\": \"runs/tiny/2\",\n  \"ranks\": 1,\n  \"first_slot\": 0,\n  \"slots\": 6,\n"
-            "  \"ranks_without_file\": [],\n  \"tables\": []\n}\n");
+            "  \"samples\": 12,\n  \"ranks_without_file\": [],\n  \"tables\": []\n}\n");
 }
 
 /// Words in backticks of a line of Markdown.
