@@ -412,8 +412,9 @@ void threads_have_rows_of_their_own(Subject& subject) {
         ++ready;
         while (ready < kThreads) std::this_thread::yield();
         for (int round = 0; round < kRounds && problems[t].empty(); ++round) {
+          const int step = 7 * round;
           for (std::size_t i = 0; i < floats; ++i)
-            wrote[i] = static_cast<float>((static_cast<int>(i) / kTierWidth + 7 * round + t) % 128);
+            wrote[i] = static_cast<float>((static_cast<int>(i) / kTierWidth + step + t) % 128);
           memory->write(ids, reinterpret_cast<const std::byte*>(wrote.data()));
           memory->read(ids, reinterpret_cast<std::byte*>(found.data()));
           const auto wrong = std::mismatch(wrote.begin(), wrote.end(), found.begin());

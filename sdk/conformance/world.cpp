@@ -226,7 +226,7 @@ Config Subject::run_config(const RunRequest& request) {
   }
   if (name == "tier") {
     put_tables(root, own);
-    const Config config = reparse(root, sets);
+    Config config = reparse(root, sets);
     require_placed(*this, config);
     return config;
   }
