@@ -24,15 +24,13 @@ constexpr TierCase kTiers[] = {
     {"dram", "tier={type='dram'}"},
     {"cached", "tier={type='cached', ways=4}"},
     {"cached_through", "tier={type='cached', load_factor=0.05, policy='lfu', write='through'}"},
+    {"one_line", "tier={type='cached', load_factor=0.00001}"},
+    {"all_rows", "tier={type='cached', load_factor=1.0}"},
     {"file", "tier={type='file', folder='/tmp', resident='16KiB'}"},
     {"cached_file",
      "tier={type='cached', policy='clock', behind={type='file', folder='/tmp', resident='64KiB'}}"},
     {"shared", "tier={type='shared'}"},
     {"row_cache", "tier={type='row_cache'}"},
-    {"one_line", "tier={type='row_cache', sets=1, ways=1}"},
-    {"all_rows", "tier={type='row_cache', sets=500, ways=2}"},
-    {"stacked", "tier={type='row_cache', sets=2, behind={type='row_cache', sets=3, ways=3}}"},
-    {"weights_alone", "tier={type='row_cache'}, state={type='dram'}"},
     {"state_alone", "tier={type='dram'}, state={type='row_cache', sets=3}"},
 };
 
