@@ -1,9 +1,8 @@
 // Rows in one mapping of host memory, and tables over such or another memory.
-// Rows are copied in words by relaxed loads and stores, which costs no more than memcpy for rows of usual
-// width and is what lock-free workers need.
 #include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/row_words.hpp>
 
 #include <fmt/format.h>
 
@@ -53,35 +52,6 @@ class Mapping {
   std::size_t bytes_ = 0;
 };
 
-template <typename Word>
-void load_words(const std::byte* row, std::byte* out, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    const Word word = __atomic_load_n(reinterpret_cast<const Word*>(row + at), __ATOMIC_RELAXED);
-    std::memcpy(out + at, &word, sizeof word);
-  }
-}
-
-template <typename Word>
-void store_words(std::byte* row, const std::byte* in, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    Word word;
-    std::memcpy(&word, in + at, sizeof word);
-    __atomic_store_n(reinterpret_cast<Word*>(row + at), word, __ATOMIC_RELAXED);
-  }
-}
-
-/// Calls fn with a value of the widest word that divides a row.
-template <typename Fn>
-void with_word(std::size_t row_bytes, Fn&& fn) {
-  if (row_bytes % 8 == 0) {
-    fn(std::uint64_t{});
-  } else if (row_bytes % 4 == 0) {
-    fn(std::uint32_t{});
-  } else {
-    fn(std::uint8_t{});
-  }
-}
-
 /// Rows in a mapping.
 class HostRows final : public RowMemory {
  public:
@@ -95,10 +65,10 @@ class HostRows final : public RowMemory {
     const std::byte* const base = memory_.data() - first_ * stride;
     const auto ask = [&](std::size_t i) { __builtin_prefetch(base + ids[i] * stride); };
     for (std::size_t i = 0; i < std::min(kPrefetchDistance, ids.size()); ++i) ask(i);
-    with_word(row_bytes_, [&](auto word) {
+    with_row_word(row_bytes_, [&](auto word) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (i + kPrefetchDistance < ids.size()) ask(i + kPrefetchDistance);
-        load_words<decltype(word)>(base + ids[i] * stride, out + i * row_bytes_, row_bytes_);
+        load_row_words<decltype(word)>(base + ids[i] * stride, out + i * row_bytes_, row_bytes_);
       }
     });
   }
@@ -106,9 +76,9 @@ class HostRows final : public RowMemory {
   void write(std::span<const std::int64_t> ids, const std::byte* values) override {
     const auto stride = static_cast<std::int64_t>(row_bytes_);
     std::byte* const base = memory_.data() - first_ * stride;
-    with_word(row_bytes_, [&](auto word) {
+    with_row_word(row_bytes_, [&](auto word) {
       for (std::size_t i = 0; i < ids.size(); ++i)
-        store_words<decltype(word)>(base + ids[i] * stride, values + i * row_bytes_, row_bytes_);
+        store_row_words<decltype(word)>(base + ids[i] * stride, values + i * row_bytes_, row_bytes_);
     });
   }
 
@@ -198,10 +168,11 @@ class OwnedRows final : public RowTable, private DeviceRows {
     for (const std::int64_t id : ids) slot(id);
   }
 
+  /// Of owned rows.
   void count_writes(std::span<const std::int64_t> ids) {
     std::size_t counted = SIZE_MAX;
     for (const std::int64_t id : ids) {
-      const std::size_t group = slot(id) / kVersionRows;
+      const std::size_t group = static_cast<std::size_t>(id - first_) / kVersionRows;
       if (group == counted) continue;
       counted = group;
       versions_[group].fetch_add(1, std::memory_order_relaxed);

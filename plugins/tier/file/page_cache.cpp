@@ -4,6 +4,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
+#include <tenon/row_words.hpp>
 
 #include <fmt/format.h>
 
@@ -45,38 +46,6 @@ std::int32_t passing_of(const PageLayout& layout) {
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-/// By relaxed loads and stores, as lock-free workers need.
-template <typename Word>
-void load_row(const std::byte* row, std::byte* out, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    const Word word = __atomic_load_n(reinterpret_cast<const Word*>(row + at), __ATOMIC_RELAXED);
-    std::memcpy(out + at, &word, sizeof word);
-  }
-}
-
-template <typename Word>
-void store_row(std::byte* row, const std::byte* in, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    Word word;
-    std::memcpy(&word, in + at, sizeof word);
-    __atomic_store_n(reinterpret_cast<Word*>(row + at), word, __ATOMIC_RELAXED);
-  }
-}
-
-/// Calls fn with a value of the widest word that divides a row.
-template <typename Fn>
-void with_word(std::size_t row_bytes, Fn&& fn) {
-  if (row_bytes % 8 == 0) {
-    fn(std::uint64_t{});
-  } else if (row_bytes % 4 == 0) {
-    fn(std::uint32_t{});
-  } else if (row_bytes % 2 == 0) {
-    fn(std::uint16_t{});
-  } else {
-    fn(std::uint8_t{});
-  }
 }
 
 std::byte* map_pages(const std::string& name, std::size_t bytes) {
@@ -502,13 +471,13 @@ void PageCache::copy(const Lane& lane, std::span<const std::uint64_t> order,
   const auto row_at = [&](std::size_t i) {
     return memory_of(lane.rows[i]) + (ids[order[i]] - first_) % layout_.rows_per_page * bytes;
   };
-  with_word(bytes, [&](auto word) {
+  with_row_word(bytes, [&](auto word) {
     for (std::size_t i = 0; i < rows; ++i) {
       if (i + kPrefetchDistance < rows) __builtin_prefetch(row_at(i + kPrefetchDistance));
       if (in != nullptr) {
-        store_row<decltype(word)>(row_at(i), in + order[i] * bytes, bytes);
+        store_row_words<decltype(word)>(row_at(i), in + order[i] * bytes, bytes);
       } else {
-        load_row<decltype(word)>(row_at(i), out + order[i] * bytes, bytes);
+        load_row_words<decltype(word)>(row_at(i), out + order[i] * bytes, bytes);
       }
     }
   });

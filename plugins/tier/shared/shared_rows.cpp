@@ -1,5 +1,7 @@
 #include "shared_rows.hpp"
 
+#include <tenon/row_words.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -9,35 +11,6 @@ namespace {
 
 /// Reads ask for the row this far ahead while they copy one.
 constexpr std::size_t kPrefetchRows = 8;
-
-template <typename Word>
-void load_row(const std::byte* row, std::byte* out, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    const Word word = __atomic_load_n(reinterpret_cast<const Word*>(row + at), __ATOMIC_RELAXED);
-    std::memcpy(out + at, &word, sizeof word);
-  }
-}
-
-template <typename Word>
-void store_row(std::byte* row, const std::byte* in, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += sizeof(Word)) {
-    Word word;
-    std::memcpy(&word, in + at, sizeof word);
-    __atomic_store_n(reinterpret_cast<Word*>(row + at), word, __ATOMIC_RELAXED);
-  }
-}
-
-/// Calls fn with a value of the widest word that divides a row.
-template <typename Fn>
-void by_words(std::size_t row_bytes, Fn&& fn) {
-  if (row_bytes % 8 == 0) {
-    fn(std::uint64_t{});
-  } else if (row_bytes % 4 == 0) {
-    fn(std::uint32_t{});
-  } else {
-    fn(std::uint8_t{});
-  }
-}
 
 void pause(int& tries) {
   if (++tries % 64 == 0) std::this_thread::yield();
@@ -73,16 +46,16 @@ void SharedRows::collect_torn() {
 }
 
 void SharedRows::read(std::span<const std::int64_t> ids, std::byte* out) const {
-  by_words(row_bytes_, [&](auto word) {
+  with_row_word(row_bytes_, [&](auto word) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (i + kPrefetchRows < ids.size()) __builtin_prefetch(at(ids[i + kPrefetchRows] - first_));
-      load_row<decltype(word)>(at(ids[i] - first_), out + i * row_bytes_, row_bytes_);
+      load_row_words<decltype(word)>(at(ids[i] - first_), out + i * row_bytes_, row_bytes_);
     }
   });
 }
 
 void SharedRows::write(std::span<const std::int64_t> ids, const std::byte* values) {
-  by_words(row_bytes_, [&](auto word) {
+  with_row_word(row_bytes_, [&](auto word) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t row = ids[i] - first_;
       std::atomic<std::uint32_t>& turn = sequence(row);
@@ -93,7 +66,7 @@ void SharedRows::write(std::span<const std::int64_t> ids, const std::byte* value
         even = turn.load(std::memory_order_relaxed);
       }
       keep_old(row);
-      store_row<decltype(word)>(at(row), values + i * row_bytes_, row_bytes_);
+      store_row_words<decltype(word)>(at(row), values + i * row_bytes_, row_bytes_);
       turn.store(even + 2, std::memory_order_release);
     }
   });

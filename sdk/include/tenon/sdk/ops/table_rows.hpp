@@ -26,9 +26,8 @@ class TableRowOps {
   /// rows. table: f32 (f64) [rows, width]; ids: i32 [batch, bags, length]; out: [batch, bags, width], of
   /// which other bags stay as they are.
   virtual void pool(TensorView table, TensorView ids, std::int64_t which, bool mean, TensorView out) = 0;
-  /// means[r] = (sum of (scale x[r, j])^2) / width. Term j goes to partial sum j mod 8, and those are added
-  /// as
-  /// ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). x: f32 (f64) [rows, width]; means: [rows].
+  /// means[r] = (sum of (scale x[r, j])^2) / width. Term j goes to partial sum j mod 8; the sum is
+  /// ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) of those. x: f32 (f64) [rows, width]; means: [rows].
   virtual void mean_squares(TensorView x, double scale, TensorView means) = 0;
   /// rows[r, j] -= rates[r] (scale x[r, j]). rows, x: f32 (f64) [rows, width]; rates: [rows].
   virtual void subtract_scaled(TensorView rows, TensorView x, double scale, TensorView rates) = 0;
