@@ -168,7 +168,7 @@ class OwnedRows final : public RowTable, private DeviceRows {
     for (const std::int64_t id : ids) slot(id);
   }
 
-  /// Of owned rows.
+  /// Raises the versions of owned rows.
   void count_writes(std::span<const std::int64_t> ids) {
     std::size_t counted = SIZE_MAX;
     for (const std::int64_t id : ids) {
