@@ -17,6 +17,7 @@
 #include <tenon/files.hpp>
 #include <tenon/generator.hpp>
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/language_model.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
@@ -715,6 +716,8 @@ TYPE(Box)
 TYPE(Layout)
 
 // <tenon/tier.hpp>
+TYPE(Identity)
+TYPE(ComponentIdentities)
 TYPE(KeptRows)
 TYPE(RowMemorySpec)
 TYPE(RowMemory)

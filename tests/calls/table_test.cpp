@@ -301,6 +301,7 @@ const char* const kPower = "`tenon power` alone calls it, outside of runs";
 const char* const kBeside = "they may fail without ending a run: contract_power_test makes each of them fail";
 const char* const kCheck = "`tenon check` alone asks";
 const char* const kOfTables = "layers and updates call it through their table: they are named";
+const char* const kStated = "tenon fuzz and tests of identities ask, without a run";
 const char* const kKept = "saves and restores call it, of tiers that outlive the process: tier_shared_test";
 const char* const kWithinData = "data sets call it, and drop the answer: contract_on_policy_test";
 const char* const kMarks = "it has no functions";
@@ -442,6 +443,7 @@ const std::vector<Row> kRows = {
 /// Interfaces of which no run here calls any function.
 const std::map<std::string, const char*> kUncalled = {
     {"ComponentFacts", kDoctor},
+    {"ComponentIdentities", kStated},
     {"DeviceEvents", kOther},
     {"DeviceStreams", kOther},
     {"Power", kPower},

@@ -1,0 +1,32 @@
+// Interface `tenon.component.identities/1`: settings of a component under which a run ends as one with another
+// component, or with other settings, in its place. `tenon fuzz` and the tests of this tree train both and
+// compare; a plugin brings its own.
+#pragma once
+
+#include <tenon/abi.hpp>
+
+#include <span>
+#include <string_view>
+
+TENON_ABI_BEGIN
+
+/// Texts are lines of TOML and outlive the component.
+struct Identity {
+  std::string_view why;      ///< one sentence: "averaging after every slot is averaging of gradients"
+  std::string_view options;  ///< laid over the component's own table: "interval = 1"
+  std::string_view other;    ///< the table in its place: "type = \"ddp\""
+  /// Settings of the run that both sides have, by their keys at the top: "optimizer.type = \"sgd\"".
+  std::string_view given = "";
+  double within = 0;  ///< largest difference of a weight over the largest weight of its tensor; 0: equal bits
+};
+
+/// Offered through query(ComponentIdentities::kId) by components of any kind.
+class ComponentIdentities {
+ public:
+  static constexpr const char* kId = "tenon.component.identities/1";
+  virtual ~ComponentIdentities();
+  /// The same for all objects of the component, valid as long as its plugin.
+  virtual std::span<const Identity> identities() const = 0;
+};
+
+TENON_ABI_END
