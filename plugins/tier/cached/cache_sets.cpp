@@ -11,8 +11,16 @@ Geometry make_geometry(std::int64_t rows, double load_factor, std::int64_t ways)
   constexpr double kRounding = 1e-6;  // of a factor that was written as lines / rows
   const auto wanted = static_cast<std::int64_t>(load_factor * static_cast<double>(rows) + kRounding);
   const std::int64_t lines = std::clamp<std::int64_t>(wanted, 1, rows);
-  return {lines, static_cast<std::uint64_t>(std::max<std::int64_t>(1, lines / ways))};
+  return {lines, static_cast<std::uint64_t>(std::max<std::int64_t>(1, lines / ways)), rows};
 }
+
+namespace {
+
+std::uint64_t rows_of_set(const Geometry& geometry) {
+  return (static_cast<std::uint64_t>(geometry.rows) + geometry.sets - 1) / geometry.sets;
+}
+
+}  // namespace
 
 CacheSets::CacheSets(const Geometry& geometry, Policy policy, std::uint32_t aging)
     : sets_(geometry.sets),
@@ -23,11 +31,16 @@ CacheSets::CacheSets(const Geometry& geometry, Policy policy, std::uint32_t agin
       tags_(geometry.lines, kNone),
       words_(geometry.lines),
       holds_(std::make_unique<std::atomic<std::uint16_t>[]>(geometry.lines)),
-      states_(std::make_unique<SetState[]>(geometry.sets)) {}
+      states_(std::make_unique<SetState[]>(geometry.sets)) {
+  if (policy != Policy::kLfu) return;
+  set_rows_ = rows_of_set(geometry);
+  counts_.resize(set_rows_ * sets_);
+}
 
-std::int64_t CacheSets::bytes(const Geometry& geometry) {
+std::int64_t CacheSets::bytes(const Geometry& geometry, Policy policy) {
   constexpr std::int64_t kLine = 2 * sizeof(std::uint32_t) + sizeof(std::atomic<std::uint16_t>);
-  return geometry.lines * kLine + static_cast<std::int64_t>(geometry.sets * sizeof(SetState));
+  const std::uint64_t counts = policy == Policy::kLfu ? rows_of_set(geometry) * geometry.sets : 0;
+  return geometry.lines * kLine + static_cast<std::int64_t>(geometry.sets * sizeof(SetState) + counts);
 }
 
 void CacheSets::lock_contended(std::uint64_t set) {
@@ -41,69 +54,48 @@ void CacheSets::lock_contended(std::uint64_t set) {
 /// Before stamps would wrap, those of the set become 1, 2, ... in their order.
 std::uint32_t CacheSets::next_stamp(std::uint64_t set) {
   std::uint32_t& clock = states_[set].clock;
-  const std::uint32_t most = policy_ == Policy::kLru ? UINT32_MAX : kStampMask;
-  if (clock == most) {
+  if (clock == kMostStamp) {
     std::uint32_t* const words = words_.data() + line(set, 0);
     const std::uint32_t count = ways(set);
-    const std::uint32_t mask = policy_ == Policy::kLru ? UINT32_MAX : kStampMask;
     std::vector<std::uint32_t> order(count);  // once in millions of accesses of one set
     std::iota(order.begin(), order.end(), 0U);
     std::sort(order.begin(), order.end(),
-              [&](std::uint32_t a, std::uint32_t b) { return (words[a] & mask) < (words[b] & mask); });
-    for (std::uint32_t i = 0; i < count; ++i) words[order[i]] = (words[order[i]] & ~mask) | (i + 1);
+              [&](std::uint32_t a, std::uint32_t b) { return words[a] < words[b]; });
+    for (std::uint32_t i = 0; i < count; ++i) words[order[i]] = i + 1;
     clock = count;
   }
   return ++clock;
 }
 
-void CacheSets::count_access(std::uint64_t set) {
+void CacheSets::count_access(std::uint64_t set, std::uint32_t way) {
+  std::uint8_t& row = row_count(set, way);
+  if (row < kMostCount) ++row;
   if (aging_ == 0 || ++states_[set].accesses < std::uint64_t{aging_} * ways(set)) return;
   states_[set].accesses = 0;
-  std::uint32_t* const words = words_.data() + line(set, 0);
-  const std::uint32_t count = ways(set);
-  for (std::uint32_t way = 0; way < count; ++way)
-    words[way] = (words[way] >> (kStampBits + 1) << kStampBits) | (words[way] & kStampMask);
+  std::uint8_t* const counts = counts_.data() + set * set_rows_;
+  for (std::uint64_t i = 0; i < set_rows_; ++i) counts[i] >>= 1;
 }
 
 void CacheSets::touch(std::uint64_t set, std::uint32_t way) {
   std::uint32_t& word = words_[line(set, way)];
-  switch (policy_) {
-    case Policy::kLru:
-      word = next_stamp(set);
-      break;
-    case Policy::kLfu: {
-      const std::uint32_t stamp = next_stamp(set);
-      word = std::min((word >> kStampBits) + 1, kMostCount) << kStampBits | stamp;
-      count_access(set);
-      break;
-    }
-    case Policy::kClock:
-      word = 1;
-      break;
+  if (policy_ == Policy::kClock) {
+    word = 1;
+    return;
   }
+  word = next_stamp(set);
+  if (policy_ == Policy::kLfu) count_access(set, way);
 }
 
 void CacheSets::insert(const Place& place, std::uint32_t way, bool ahead) {
   const std::size_t at = line(place.set, way);
   tags_[at] = place.tag;
-  switch (policy_) {
-    case Policy::kLru:
-      words_[at] = next_stamp(place.set);
-      break;
-    case Policy::kLfu: {
-      const std::uint32_t stamp = next_stamp(place.set);
-      words_[at] = (ahead ? 0U : 1U) << kStampBits | stamp;
-      if (!ahead) count_access(place.set);
-      break;
-    }
-    case Policy::kClock:
-      words_[at] = 0;
-      break;
-  }
+  words_[at] = policy_ == Policy::kClock ? 0 : next_stamp(place.set);
+  if (policy_ == Policy::kLfu && !ahead) count_access(place.set, way);
 }
 
 std::uint32_t CacheSets::victim(std::uint64_t set, std::uint16_t excluded) const {
   const std::uint32_t* const words = words_.data() + line(set, 0);
+  const std::uint32_t* const tags = tags_.data() + line(set, 0);
   const std::uint32_t count = ways(set);
   const std::atomic<std::uint16_t>* const holds = holds_.get() + line(set, 0);
   const auto allowed = [&](std::uint32_t way) {
@@ -111,8 +103,15 @@ std::uint32_t CacheSets::victim(std::uint64_t set, std::uint16_t excluded) const
   };
   std::uint32_t best = kNone;
   if (policy_ != Policy::kClock) {
+    const bool counted = policy_ == Policy::kLfu;
+    const std::uint8_t* const counts = counts_.data() + set * set_rows_;
+    std::uint64_t least = UINT64_MAX;  // a count above a stamp
     for (std::uint32_t way = 0; way < count; ++way) {
-      if ((best == kNone || words[way] < words[best]) && allowed(way)) best = way;
+      const bool has_count = counted && tags[way] != kNone;
+      const std::uint64_t rank = (has_count ? std::uint64_t{counts[tags[way]]} << 32U : 0) | words[way];
+      if (rank >= least || !allowed(way)) continue;
+      least = rank;
+      best = way;
     }
     return best;
   }

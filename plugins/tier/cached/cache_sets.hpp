@@ -17,6 +17,7 @@ enum class Policy : std::uint8_t { kLru, kLfu, kClock };
 struct Geometry {
   std::int64_t lines = 0;
   std::uint64_t sets = 1;
+  std::int64_t rows = 0;  ///< that may have a line
 };
 /// The share of `rows` rounded down, at least one line; at least `ways` lines a set where there are so many.
 Geometry make_geometry(std::int64_t rows, double load_factor, std::int64_t ways);
@@ -43,8 +44,8 @@ class CacheSets {
 
   /// `aging`: see touch().
   CacheSets(const Geometry& geometry, Policy policy, std::uint32_t aging);
-  /// Bytes of all tags and states.
-  static std::int64_t bytes(const Geometry& geometry);
+  /// Bytes of all tags, states and counts.
+  static std::int64_t bytes(const Geometry& geometry, Policy policy);
 
   /// Rows are counted from 0. Neighbouring ones lie in different sets: the most
   /// frequent ones often are neighbours.
@@ -96,12 +97,12 @@ class CacheSets {
   /// Undoes what insert() did.
   void set_tag(std::uint64_t set, std::uint32_t way, std::uint32_t tag) { tags_[line(set, way)] = tag; }
 
-  /// An access hits the line. lru: it is the newest. lfu: its count grows by 1 up to kMostCount; after every
-  /// aging x lines accesses of a set of so many lines (0: never) all counts of the set are halved. clock: its
-  /// bit is set.
+  /// An access hits the line. lru, lfu: it is the newest. lfu: the count of its row grows by 1 up to
+  /// kMostCount; after every aging x lines accesses of a set of so many lines (0: never) the counts of all
+  /// rows of the set are halved. clock: its bit is set.
   void touch(std::uint64_t set, std::uint32_t way);
-  /// The line gets a row: the newest one; of count 1, or 0 if fetched ahead of its first access; with its bit
-  /// clear.
+  /// The line gets a row: the newest one, with its bit clear. lfu: its count grows unless the row is fetched
+  /// ahead of an access.
   void insert(const Place& place, std::uint32_t way, bool ahead);
 
   /// The way that the policy gives up, among those without any bit of `excluded` in their hold word; kNone.
@@ -115,7 +116,8 @@ class CacheSets {
   /// Rows of the set on their way to the next level: their values there are old. A miss waits for 0.
   std::atomic<std::uint16_t>& leaving(std::uint64_t set) { return states_[set].leaving; }
 
-  static constexpr std::uint32_t kMostCount = 1023;
+  static constexpr std::uint8_t kMostCount = 255;
+  static constexpr std::uint32_t kMostStamp = (1U << 24) - 1;  ///< a test can reach it
 
  private:
   struct SetState {
@@ -124,18 +126,21 @@ class CacheSets {
     std::atomic<std::uint16_t> leaving{0};
     std::atomic<std::uint8_t> lock{0};
   };
-  /// A policy word of lru is a stamp; of lfu a count above a stamp, so that the lowest word goes first.
-  static constexpr std::uint32_t kStampBits = 22, kStampMask = (1U << kStampBits) - 1;
-
   void lock_contended(std::uint64_t set);
   std::uint32_t next_stamp(std::uint64_t set);
-  void count_access(std::uint64_t set);
+  /// lfu: of the row in that line.
+  std::uint8_t& row_count(std::uint64_t set, std::uint32_t way) {
+    return counts_[set * set_rows_ + tags_[line(set, way)]];
+  }
+  void count_access(std::uint64_t set, std::uint32_t way);
 
   std::uint64_t sets_, longer_sets_;
   std::uint32_t ways_;
   Policy policy_;
   std::uint32_t aging_;
-  std::vector<std::uint32_t> tags_, words_;
+  std::vector<std::uint32_t> tags_, words_;  ///< a word is the stamp of the newest access, or clock's bit
+  std::uint64_t set_rows_ = 0;               ///< most rows of a set
+  std::vector<std::uint8_t> counts_;  ///< lfu: of all rows, set by set, whether they have a line or not
   std::unique_ptr<std::atomic<std::uint16_t>[]> holds_;
   std::unique_ptr<SetState[]> states_;
 };

@@ -32,7 +32,7 @@ class Cached final : public Tier {
           .one_of(kPolicies)
           .doc_text("row that gives up its line: lru: used longest ago; lfu: used least, where counts age; "
                     "clock: not used since the hand came by"),
-      option::integer("aging", "64")
+      option::integer("aging", "256")
           .between(0, 1 << 20)
           .doc_text("lfu: counts of a set are halved after every so many accesses per line; 0: never"),
       option::text("write", "\"back\"")
@@ -89,7 +89,7 @@ class Cached final : public Tier {
   std::int64_t host_bytes(const RowMemorySpec& spec) const override {
     const Geometry geometry = make_geometry(spec.rows(), load_factor_, ways_);
     const std::string front_name = name_of_front(spec);
-    return CacheSets::bytes(geometry) + bytes_in(front_, spec_front(spec, geometry, front_name)) +
+    return CacheSets::bytes(geometry, policy_) + bytes_in(front_, spec_front(spec, geometry, front_name)) +
            bytes_in(behind_, spec_behind(spec));
   }
 
