@@ -1,6 +1,6 @@
-// Interface `tenon.component.identities/1`: settings of a component under which a run ends as one with another
-// component, or with other settings, in its place. `tenon fuzz` and the tests of this tree train both and
-// compare; a plugin brings its own.
+// Interface `tenon.component.identities/1`: settings of a component under which a run ends as one with
+// another component, or with other settings, in its place. `tenon fuzz` and the tests of this tree train both
+// and compare; a plugin brings its own.
 #pragma once
 
 #include <tenon/abi.hpp>
