@@ -1,7 +1,8 @@
 // tenon doctor: examines every plugin in a child process and reports ok, or off with a reason, and the
-// findings of its devices and power sources about this machine. Absent hardware is not a failure; a claim
-// that does not hold is one.
+// findings of its devices and power sources about this machine; and the place that a launcher gave this
+// process. Absent hardware is not a failure; a claim that does not hold is one.
 #include "command_line.hpp"
+#include "process_place.hpp"
 
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
@@ -103,6 +104,7 @@ void print_text(const std::vector<Finding>& findings, const std::string& places)
   std::cout << fmt::format("program    tenon {} ({}), {}, {}\n", build.version, build.git, build.compiler,
                            build.build_type);
   std::cout << fmt::format("processor  {}, {} usable cores\n", cpu_model(), usable_cores());
+  std::cout << fmt::format("place      {}\n", place_text(process_variables()));
   for (const Finding& finding : findings) {
     if (finding.lacks_hardware()) {
       std::cout << fmt::format("off        {} {}\n           {}\n", finding.name, finding.version,
@@ -128,6 +130,7 @@ void print_json(const std::vector<Finding>& findings) {
   json.member("compiler", build.compiler);
   json.member("processor", cpu_model());
   json.member("cores", usable_cores());
+  json.member("place", place_text(process_variables()));
   json.objects("plugins", findings, [&](const Finding& finding) {
     json.member("name", finding.name);
     json.member("version", finding.version);

@@ -1,5 +1,6 @@
 // tenon train: one run from a configuration.
 #include "command_line.hpp"
+#include "process_place.hpp"
 #include "transform.hpp"
 
 #include "run/stages.hpp"
@@ -10,8 +11,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <iostream>
 
 namespace tenon::cli {
@@ -34,39 +33,10 @@ void declare_train(po::options_description& options) {
                         "time per layer and phase: a table at the end, profile.json in the run folder");
 }
 
-int environment_number(const char* name, int fallback) {
-  const char* text = std::getenv(name);
-  if (text == nullptr) return fallback;
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (end == text || *end != '\0' || value < 0 || value > 1'000'000)
-    fail_config(fmt::format("environment: {}='{}' is not a number of ranks", name, text));
-  return static_cast<int>(value);
-}
-
-/// The place from the environment that `tenon launch`, or a line for a scheduler (docs/processes.md), set.
-ProcessPlace place_from_environment() {
-  ProcessPlace place;
-  place.rank = environment_number("TENON_RANK", -1);
-  if (place.rank < 0) return place;
-  place.ranks = environment_number("TENON_RANKS", 0);
-  place.local_ranks = environment_number("TENON_LOCAL_RANKS", 1);
-  const char* control = std::getenv("TENON_CONTROL");
-  const char* token = std::getenv("TENON_TOKEN");
-  if (place.ranks < 1 || place.rank >= place.ranks || control == nullptr || token == nullptr) {
-    fail_config(
-        fmt::format("environment: TENON_RANK={} needs TENON_RANKS above it, TENON_CONTROL=HOST:PORT and "
-                    "TENON_TOKEN; `tenon "
-                    "launch` sets all of them",
-                    place.rank));
-  }
-  place.control = control;
-  place.token = token;
-  place.generation = environment_number("TENON_GENERATION", -1);
-  place.survives = place.generation >= 0;
-  place.generation = std::max(0, place.generation);
-  place.hosts_control = place.rank == 0 && std::getenv("TENON_LAUNCHED") == nullptr;
-  return place;
+/// "" where the run has none.
+std::string transport_type(const Config& config) {
+  const Value* type = config.find("transport.type");
+  return type == nullptr || !type->is_text() ? "" : type->text();
 }
 
 /// One after another, with a line for each.
@@ -113,7 +83,7 @@ int run_train(const std::vector<std::string>& arguments) {
   std::vector<std::string> line{"train"};
   line.insert(line.end(), arguments.begin(), arguments.end());
   request.command_line = quoted_command_line(line);
-  request.place = place_from_environment();
+  request.place = process_place(process_variables(), transport_type(config));
 
   const RunResult result =
       config.find("stage") == nullptr

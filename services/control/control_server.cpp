@@ -272,8 +272,10 @@ struct ControlServer::Impl final : private ControlSession::Events {
       acceptor.listen();
       port = acceptor.local_endpoint().port();
     } catch (const boost::system::system_error& error) {
-      fail_run(fmt::format("the control plane cannot listen on {}:{}: {}; choose another address or port",
-                           spec.address, spec.port, error.code().message()));
+      fail_run(
+          fmt::format("the control plane cannot listen on {}:{}: {}; choose another address or port "
+                      "(--control, TENON_CONTROL)",
+                      spec.address, spec.port, error.code().message()));
     }
     accept();
     thread = std::thread([this] { io.run(); });
