@@ -215,6 +215,20 @@ TEST_F(Slurm, ALimitOfTimeStopsTheRunWhichGoesOnAfterARequeueToTheSameBits) {
   std::printf("limit of job %s: %s", id.c_str(), output().substr(output().find("interrupted after")).c_str());
 }
 
+TEST_F(Slurm, ASimulationOverTasksOfTwoNodesHasTheBytesOfOneProcess) {
+  write_file(scratch_ / "sim.toml",
+             "[simulate]\nsamples = 7\nworkers = 1\n[simulator]\ntype = \"buckley_leverett\"\n"
+             "cells = 50\nsnapshots = 2\ninitial = 'random'\n");
+  const std::string line = "tenon simulate sim.toml --quiet --set simulate.folder=";
+  const Ended alone = cluster_->bash(line + "alone", scratch_.folder());
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const Ended tasks = cluster_->bash("srun -N 2 -n 4 " + line + "tasks", scratch_.folder());
+  ASSERT_EQ(tasks.status, 0) << tasks.err;
+  const auto expected = integration::tree(scratch_ / "alone");
+  EXPECT_GT(expected.size(), 7u);
+  EXPECT_EQ(integration::tree(scratch_ / "tasks"), expected);
+}
+
 /// A line of the page, run by a batch script in an allocation of four tasks.
 class SlurmMpi : public Slurm, public ::testing::WithParamInterface<const char*> {};
 
