@@ -1,6 +1,7 @@
 // Out-of-line destructors and base answers of the contracts around the loop.
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/phases.hpp>
 #include <tenon/recovery.hpp>
@@ -176,8 +177,9 @@ void RecoveryDecorator::state(StateVisitor& visitor) {
   inner_->state(visitor);
   visitor.leave();
 }
+// Identities of the inner policy are about its own table.
 void* RecoveryDecorator::query(std::string_view interface_id) {
-  return inner_->query(interface_id);
+  return interface_id == ComponentIdentities::kId ? nullptr : inner_->query(interface_id);
 }
 
 void SyncBase::start(Replica& replica) {
@@ -248,7 +250,7 @@ void SyncDecorator::state(StateVisitor& visitor) {
   visitor.leave();
 }
 void* SyncDecorator::query(std::string_view interface_id) {
-  return inner_->query(interface_id);
+  return interface_id == ComponentIdentities::kId ? nullptr : inner_->query(interface_id);
 }
 
 TENON_ABI_END
