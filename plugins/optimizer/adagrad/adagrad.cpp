@@ -5,6 +5,7 @@
 // The rule is AdagradRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/update_rule.hpp>
@@ -14,7 +15,10 @@
 
 namespace tenon::adagrad {
 
-class Adagrad final : public OptimizerBase, public RowOptimizer, public OptimizerBinding {
+class Adagrad final : public OptimizerBase,
+                      public RowOptimizer,
+                      public OptimizerBinding,
+                      private IdentitiesOf<Adagrad> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
@@ -32,6 +36,14 @@ class Adagrad final : public OptimizerBase, public RowOptimizer, public Optimize
       .summary = "gradient steps divided by the root of the sum of squared gradients",
       .options = kOptions,
       .capabilities = TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "beside an accumulator that no gradient moves, a step is lr / sqrt(accumulator) times the "
+              "gradient",
+       .options = "lr = 1e6\ninitial_accumulator = 1e16",
+       .other = "type = 'sgd'\nlr = 0.01",
+       .given = "precision.type = 'fp64'\nschedule.type = 'constant'\nsync.type = 'ddp'",
+       .within = 1e-9},
+  };
 
   explicit Adagrad(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -79,6 +91,7 @@ std::span<const RowStateSlot> Adagrad::row_slots() const {
 }
 
 void* Adagrad::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }

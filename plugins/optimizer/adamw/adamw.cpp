@@ -9,6 +9,7 @@
 // The rule is AdamWRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/update_rule.hpp>
@@ -18,7 +19,10 @@
 
 namespace tenon::adamw {
 
-class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerBinding {
+class AdamW final : public OptimizerBase,
+                    public RowOptimizer,
+                    public OptimizerBinding,
+                    private IdentitiesOf<AdamW> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
@@ -33,6 +37,14 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
   };
   static constexpr ComponentInfo kInfo{
       .id = "adamw", .summary = "Adam with decoupled weight decay", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why =
+           "without memory, and with an eps that no gradient reaches, a step is lr / eps times the gradient",
+       .options = "lr = 1e10\nbetas = [0.0, 0.0]\neps = 1e12\nweight_decay = 0.0",
+       .other = "type = 'sgd'\nlr = 0.01",
+       .given = "precision.type = 'fp64'\nschedule.type = 'constant'\nsync.type = 'ddp'",
+       .within = 1e-9},
+  };
 
   explicit AdamW(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -75,6 +87,7 @@ std::span<const RowStateSlot> AdamW::row_slots() const {
 }
 
 void* AdamW::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }

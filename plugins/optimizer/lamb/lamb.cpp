@@ -9,6 +9,7 @@
 // summed in f64, in an order of the device's that does not depend on the number of threads.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/update_rule.hpp>
@@ -21,7 +22,7 @@
 
 namespace tenon::lamb {
 
-class Lamb final : public OptimizerBase, public OptimizerBinding {
+class Lamb final : public OptimizerBase, public OptimizerBinding, private IdentitiesOf<Lamb> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
@@ -46,6 +47,16 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
   };
   static constexpr ComponentInfo kInfo{
       .id = "lamb", .summary = "Adam with a trust ratio per tensor", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "ranges that hold every norm and every ratio clamp nothing",
+       .options = "lr = 0.01\nnorm_range = [0.0, 1e300]\ntrust_range = [0.0, 1e300]",
+       .other = "type = 'lamb'\nlr = 0.01"},
+      {.why = "with a trust ratio of 1 and without decay it is Adam",
+       .options = "lr = 0.01\nweight_decay = 0.0\ntrust_range = [1.0, 1.0]",
+       .other = "type = 'adamw'\nlr = 0.01\neps = 1e-6\nweight_decay = 0.0",
+       .given = "precision.type = 'fp64'",
+       .within = 1e-9},
+  };
 
   explicit Lamb(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -110,6 +121,7 @@ std::span<const StateSlot> Lamb::slots() const {
 }
 
 void* Lamb::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }
 

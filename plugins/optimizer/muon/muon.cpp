@@ -8,6 +8,7 @@
 #include "orthogonal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/plugin.hpp>
@@ -21,7 +22,10 @@
 
 namespace tenon::muon {
 
-class Muon final : public OptimizerBase, public OptimizerBinding, public RowOptimizer {
+class Muon final : public OptimizerBase,
+                   public OptimizerBinding,
+                   public RowOptimizer,
+                   private IdentitiesOf<Muon> {
  public:
   static constexpr const char* kAdjustments[] = {"original", "match_rms_adamw", nullptr};
   static constexpr OptionSpec kOptions[] = {
@@ -52,6 +56,11 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
       .id = "muon",
       .summary = "orthogonalised updates of hidden matrices, another optimizer for the rest",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where the inner optimizer has every matrix, it is all of the optimizer",
+       .options = "lr = 0.01\ninner_match = ['*']\ninner = {type = 'adamw', lr = 0.01}",
+       .other = "type = 'adamw'\nlr = 0.01"},
+  };
 
   explicit Muon(const Options& options);
   /// Returns the slots of the inner rule, or one if it has none; the first holds the momentum of the
@@ -121,6 +130,7 @@ void Muon::state(StateVisitor& visitor) {
 }
 
 void* Muon::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == OptimizerBinding::kId) return static_cast<OptimizerBinding*>(this);
   const bool rows = interface_id == RowOptimizer::kId && inner_rows_ != nullptr;
   return rows ? static_cast<RowOptimizer*>(this) : nullptr;

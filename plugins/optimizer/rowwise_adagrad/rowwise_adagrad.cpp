@@ -6,6 +6,7 @@
 // latter, and the former for rows in its own memory. Loops over host memory update other rows.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/kernels/table_rows.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
@@ -18,7 +19,7 @@
 
 namespace tenon::rowwise_adagrad {
 
-class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer {
+class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer, private IdentitiesOf<RowwiseAdagrad> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
@@ -31,6 +32,14 @@ class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer {
                                        .summary = "Adagrad with one accumulator per row of a table",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "beside an accumulator that no gradient moves, a step is lr / sqrt(accumulator) times the "
+              "gradient",
+       .options = "lr = 1e6\ninitial_accumulator = 1e16",
+       .other = "type = 'sgd'\nlr = 0.01",
+       .given = "precision.type = 'fp64'\nschedule.type = 'constant'\nsync.type = 'ddp'",
+       .within = 1e-9},
+  };
 
   explicit RowwiseAdagrad(const Options& options);
   std::span<const StateSlot> slots() const override;
@@ -92,6 +101,7 @@ std::span<const RowStateSlot> RowwiseAdagrad::row_slots() const {
 }
 
 void* RowwiseAdagrad::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   return interface_id == RowOptimizer::kId ? static_cast<RowOptimizer*>(this) : nullptr;
 }
 

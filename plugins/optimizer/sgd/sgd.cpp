@@ -6,6 +6,7 @@
 // The rule is SgdRule of <tenon/sdk/update_rules.hpp>, which the device evaluates.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/update_rule.hpp>
@@ -15,7 +16,10 @@
 
 namespace tenon::sgd {
 
-class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBinding {
+class Sgd final : public OptimizerBase,
+                  public RowOptimizer,
+                  public OptimizerBinding,
+                  private IdentitiesOf<Sgd> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
@@ -34,6 +38,16 @@ class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBin
                                        .summary = "gradient descent with momentum",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "dampening changes momentum, and here is none",
+       .options = "lr = 0.05\ndampening = 0.5",
+       .other = "type = 'sgd'\nlr = 0.05"},
+      {.why = "the first step of Nesterov's momentum m is one of 1 + m times the rate",
+       .options = "lr = 0.1\nmomentum = 0.5\nnesterov = true",
+       .other = "type = 'sgd'\nlr = 0.15",
+       .given = "run.steps = 1\nprecision.type = 'fp64'\nschedule.type = 'constant'\nsync.type = 'ddp'",
+       .within = 1e-12},
+  };
 
   explicit Sgd(const Options& options);
   /// Returns a buffer only with momentum.
@@ -86,6 +100,7 @@ void Sgd::step(const UpdateContext& context, const ParameterSlice& slice) {
 }
 
 void* Sgd::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }

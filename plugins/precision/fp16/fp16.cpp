@@ -8,6 +8,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/plugin.hpp>
@@ -165,7 +166,7 @@ void HalfSite::report(const SiteCall& call, TensorView x, TensorView values, con
   call.numerics->add(seen);
 }
 
-class Fp16 final : public Precision, public LossScaler {
+class Fp16 final : public Precision, public LossScaler, private IdentitiesOf<Fp16> {
  public:
   static constexpr const char* kGradients[] = {"fp16", "fp32", nullptr};
   enum class LossScale : std::uint8_t { kDynamic, kStatic, kNone };
@@ -217,6 +218,18 @@ class Fp16 final : public Precision, public LossScaler {
       .id = "fp16",
       .summary = "products of binary16 operands, loss scaling, master weights in f32",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "a loss times 1 is the loss",
+       .options = "loss_scale = 'static'\nscale = 1.0",
+       .other = "type = 'fp16'\nloss_scale = 'none'"},
+      {.why = "a scale that begins at its floor and has no time to grow stays",
+       .options = "init = 1.0\ninterval = 1000000000",
+       .other = "type = 'fp16'\nloss_scale = 'static'\nscale = 1.0"},
+      {.why = "a power of two scales gradients in f32 without rounding",
+       .options = "gradients = 'fp32'\nloss_scale = 'static'\nscale = 1024.0",
+       .other = "type = 'fp16'\ngradients = 'fp32'\nloss_scale = 'none'",
+       .given = "sync = {type = 'ddp', communication = 'gradient'}"},
+  };
 
   Fp16(const Options& options, Host& host);
 
@@ -293,6 +306,7 @@ bool Fp16::after_backward(const BackwardStats& stats) {
 }
 
 void* Fp16::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   return interface_id == LossScaler::kId ? static_cast<LossScaler*>(this) : nullptr;
 }
 

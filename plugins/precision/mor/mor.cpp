@@ -8,6 +8,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
@@ -146,7 +147,7 @@ QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device,
   return report;
 }
 
-class Mor final : public Precision, public PrecisionMetrics {
+class Mor final : public Precision, public PrecisionMetrics, private IdentitiesOf<Mor> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::text("level", "'tensor'")
@@ -180,6 +181,14 @@ class Mor final : public Precision, public PrecisionMetrics {
       .id = "mor",
       .summary = "mixture of representations: operands of products in E4M3 or BF16, by their rounding error",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "operands of which none may lose anything stay in bfloat16",
+       .options = "threshold = 0.0",
+       .other = "type = 'bf16'"},
+      {.why = "operands that may not lose anything in NVFP4 are decided without it",
+       .options = "fp4 = true\nfp4_threshold = 0.0",
+       .other = "type = 'mor'"},
+  };
 
   explicit Mor(const Options& options)
       : settings_(settings_of(options)), selection_("mor", options), quantizer_(settings_) {}
@@ -209,6 +218,7 @@ std::unique_ptr<LinearSite> Mor::bind(const SiteInfo& site, SiteHost& host) {
 }
 
 void* Mor::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == PrecisionMetrics::kId) return static_cast<PrecisionMetrics*>(this);
   if (interface_id == Quantizer::kId) return static_cast<Quantizer*>(&quantizer_);
   return nullptr;

@@ -2,13 +2,14 @@
 // their gradients in bfloat16; weights, their gradients and statistics in float32). They leave every site to
 // the core's plain product, which converts a weight once per version. No loss scale: bfloat16 has the
 // exponents of float32.
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/state.hpp>
 
 namespace tenon::plain {
 
-class Plain : public Precision {
+class Plain : public Precision, protected ComponentIdentities {
  public:
   DType activations() const final { return activations_; }
   DType parameters() const final { return parameters_; }
@@ -17,7 +18,9 @@ class Plain : public Precision {
   /// Refuses an update that would spread NaN or infinity; the core decides whether the run ends.
   bool after_backward(const BackwardStats& stats) final { return !stats.found_non_finite; }
   void state(StateVisitor&) final {}
-  void* query(std::string_view) final { return nullptr; }
+  void* query(std::string_view id) final {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
 
  protected:
   Plain(DType activations, DType parameters) : activations_(activations), parameters_(parameters) {}
@@ -26,24 +29,54 @@ class Plain : public Precision {
   DType activations_, parameters_;
 };
 
+/// Both round: sums of products of some thousand terms and a few updates lose up to 1e-5 of a weight in
+/// float32, and a unit at the kink of its activation may take the other side.
+constexpr double kFloatLoss = 1e-3;
+constexpr const char* kFewSteps =
+    "run.steps = 4\noptimizer.type = 'sgd'\noptimizer.lr = 0.01\nsync = {type = 'ddp', communication = "
+    "'gradient'}";
+
 class Fp32 final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "fp32", .summary = "everything in float32"};
+  static constexpr Identity kIdentities[] = {{.why = "a few steps in float32 are near those in float64",
+                                              .options = "",
+                                              .other = "type = 'fp64'",
+                                              .given = kFewSteps,
+                                              .within = kFloatLoss}};
   explicit Fp32(const Options&) : Plain(DType::kF32, DType::kF32) {}
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 class Fp64 final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "fp64",
                                        .summary = "everything in float64, for tests and exact studies"};
+  static constexpr Identity kIdentities[] = {{.why = "a few steps in float64 are near those in float32",
+                                              .options = "",
+                                              .other = "type = 'fp32'",
+                                              .given = kFewSteps,
+                                              .within = kFloatLoss}};
   explicit Fp64(const Options&) : Plain(DType::kF64, DType::kF64) {}
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 class Bf16 final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "bf16",
                                        .summary = "activations in bfloat16, master weights in float32"};
+  static constexpr Identity kIdentities[] = {
+      {.why = "operands of which none may lose anything stay in bfloat16",
+       .options = "",
+       .other = "type = 'mor'\nthreshold = 0.0"}};
   explicit Bf16(const Options&) : Plain(DType::kBF16, DType::kF32) {}
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 }  // namespace tenon::plain

@@ -37,7 +37,16 @@ class Nvfp4 final : public QuantizedPrecision {
       });
   static constexpr ComponentInfo kInfo{
       .id = "nvfp4", .summary = "products of NVFP4 operands, emulated bit for bit", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      kSwitchedAtOnce,
+      {.why = "where nothing is rounded stochastically no random bit is read",
+       .options = "stochastic = 'none'\nrandom_bits = 24",
+       .other = "type = 'nvfp4'\nstochastic = 'none'"},
+  };
   explicit Nvfp4(const Options& options);
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 namespace {
@@ -82,7 +91,13 @@ class Mxfp4 final : public QuantizedPrecision {
                            });
   static constexpr ComponentInfo kInfo{
       .id = "mxfp4", .summary = "products of MXFP4 operands, emulated bit for bit", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      kSwitchedAtOnce,
+  };
   explicit Mxfp4(const Options& options);
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 class Mxfp8 final : public QuantizedPrecision {
@@ -99,7 +114,17 @@ class Mxfp8 final : public QuantizedPrecision {
                            });
   static constexpr ComponentInfo kInfo{
       .id = "mxfp8", .summary = "products of MXFP8 operands, emulated bit for bit", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      kSwitchedAtOnce,
+      {.why = "a site of MXFP4 is one whatever recipe it leaves",
+       .options = "site = {'*' = {fprop_x = 'mxfp4', fprop_w = 'mxfp4', dgrad_dy = 'mxfp4', dgrad_w = "
+                  "'mxfp4', wgrad_dy = 'mxfp4', wgrad_x = 'mxfp4'}}",
+       .other = "type = 'mxfp4'\nstochastic = 'none'"},
+  };
   explicit Mxfp8(const Options& options);
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 namespace {
@@ -167,7 +192,16 @@ class Fp8 final : public QuantizedPrecision {
       });
   static constexpr ComponentInfo kInfo{
       .id = "fp8", .summary = "products of FP8 operands, emulated bit for bit", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      kSwitchedAtOnce,
+      {.why = "the latest of a history of one slot is its largest",
+       .options = "recipe = 'delayed'\nhistory = 1\namax = 'latest'",
+       .other = "type = 'fp8'\nrecipe = 'delayed'\nhistory = 1"},
+  };
   explicit Fp8(const Options& options);
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 namespace {

@@ -54,6 +54,7 @@ bool QuantizedPrecision::after_backward(const BackwardStats& stats) {
 }
 
 void* QuantizedPrecision::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == PrecisionMetrics::kId && products_ != Multiplied::kValues)
     return static_cast<PrecisionMetrics*>(this);
   return interface_id == Quantizer::kId ? quantizer_.get() : nullptr;

@@ -6,6 +6,7 @@
 #include "plan.hpp"
 #include "site.hpp"
 
+#include <tenon/identities.hpp>
 #include <tenon/options.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/sdk/quantizer.hpp>
@@ -90,7 +91,13 @@ constexpr std::array<OptionSpec, A + B> with(const std::array<OptionSpec, A>& co
 /// rule, random bits, f32 block scales).
 std::unique_ptr<Quantizer> make_quantizer(std::span<const std::string_view> formats, const Recipe& recipe);
 
-class QuantizedPrecision : public Precision, public PrecisionMetrics {
+/// Holds for every component of this plugin.
+inline constexpr Identity kSwitchedAtOnce = {
+    .why = "products that switch to bf16 in the first slot are those of bf16",
+    .options = "switch = 'all'\nswitch_at = 0.0",
+    .other = "type = 'bf16'"};
+
+class QuantizedPrecision : public Precision, public PrecisionMetrics, protected ComponentIdentities {
  public:
   DType activations() const final { return DType::kBF16; }
   DType parameters() const final { return DType::kF32; }

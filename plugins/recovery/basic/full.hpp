@@ -1,6 +1,7 @@
 // Recoveries `none` and `full` (contract recovery/1), and the clock that says when `full` saves.
 #pragma once
 
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
@@ -81,16 +82,24 @@ class SaveClock {
 
 /// Recovery `none` (contract recovery/1): saves nothing, so a failure ends the run and --resume has nothing
 /// to read.
-class None final : public RecoveryBase {
+class None final : public RecoveryBase, private IdentitiesOf<None> {
  public:
   static constexpr ComponentInfo kInfo{.id = "none", .summary = "no checkpoints; a failure ends the run"};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "",
+       .other = "type = 'full'\nevery = 3"},
+  };
   explicit None(const Options&) {}
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
 };
 
 /// Recovery `full` (contract recovery/1): saves everything every N slots, every N seconds, or as often as
 /// failures and the cost of a save make worthwhile, and at the end. After a failure all ranks roll back to
 /// the newest valid checkpoint. At most one interval of work is lost.
-class Full : public RecoveryBase {
+class Full : public RecoveryBase, private ComponentIdentities {
  public:
   static constexpr const char* kFormulas[] = {"young", "daly", nullptr};
   static constexpr OptionSpec kOptions[] = {
@@ -121,7 +130,15 @@ class Full : public RecoveryBase {
       .id = "full",
       .summary = "complete checkpoints at intervals of slots or of time; resumes from the newest valid one",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "every = 2\nasync = false",
+       .other = "type = 'none'"},
+  };
   explicit Full(const Options& options);
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
 
   /// Saves by slots depend only on the moment, so that a resumed run saves at the slots of an uninterrupted
   /// one.
@@ -134,6 +151,8 @@ class Full : public RecoveryBase {
   void on_save(const SaveResult& result) override;
 
  private:
+  std::span<const Identity> identities() const override { return kIdentities; }
+
   std::int64_t every_;  ///< 0 = by the clock
   SaveClock clock_;
   int keep_;

@@ -16,12 +16,19 @@ class Replica final : public Full {
       .id = "replica",
       .summary = "restores a dead replica from a live one; also writes complete checkpoints",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "every = 2",
+       .other = "type = 'none'"},
+  };
   explicit Replica(const Options& options) : Full(options) {}
 
   void bind(RecoveryHost& host) override;
   FailureDecision on_failure(const FailureEvent& failure) override;
 
  private:
+  std::span<const Identity> identities() const override { return kIdentities; }
+
   std::size_t ranks_ = 1;
   bool rows_are_alone_ = false;  ///< some table is sharded over the replicas
 };

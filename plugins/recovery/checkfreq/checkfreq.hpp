@@ -3,6 +3,7 @@
 // It profiles slots, then saves, then adapts the interval.
 #pragma once
 
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
@@ -66,7 +67,7 @@ class SaveFrequency {
   std::int64_t steps_ = 0;
 };
 
-class CheckFreq final : public RecoveryBase {
+class CheckFreq final : public RecoveryBase, private IdentitiesOf<CheckFreq> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("max_overhead", "0.05")
@@ -83,7 +84,15 @@ class CheckFreq final : public RecoveryBase {
       .id = "checkfreq",
       .summary = "complete checkpoints as often as their measured cost allows",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "profile = 2",
+       .other = "type = 'none'"},
+  };
   explicit CheckFreq(const Options& options);
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
 
   SavePlan plan_save(const SaveMoment& moment) override;
   FailureDecision on_failure(const FailureEvent&) override {

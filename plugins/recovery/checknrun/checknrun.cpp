@@ -6,6 +6,7 @@
 #include "row_quantiser.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
@@ -17,7 +18,10 @@
 
 namespace tenon::recovery_checknrun {
 
-class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCodec {
+class CheckNRun final : public RecoveryBase,
+                        public SaveSelector,
+                        public RowCodec,
+                        private IdentitiesOf<CheckNRun> {
  public:
   static constexpr auto kPolicies =
       option::choice<IncrementPolicy>({{"one_shot", IncrementPolicy::kOneShot},
@@ -47,6 +51,11 @@ class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCode
       .id = "checknrun",
       .summary = "increments with the rows that changed, optionally in 8 to 2 bits",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "every = 2\nbits = '4'",
+       .other = "type = 'none'"},
+  };
   explicit CheckNRun(const Options& options);
 
   void bind(RecoveryHost& host) override;
@@ -198,6 +207,7 @@ void CheckNRun::decode(std::string_view encoding, std::span<const std::byte> sto
 }
 
 void* CheckNRun::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   if (interface_id == SaveSelector::kId) return static_cast<SaveSelector*>(this);
   return interface_id == RowCodec::kId ? static_cast<RowCodec*>(this) : nullptr;
 }

@@ -260,6 +260,7 @@ void Cpr::state(StateVisitor& visitor) {
 }
 
 void* Cpr::query(std::string_view interface_id) {
+  if (interface_id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
   return interface_id == SaveSelector::kId ? static_cast<SaveSelector*>(this) : nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include "controller.hpp"
 #include "trackers.hpp"
 
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
@@ -18,7 +19,7 @@
 
 namespace tenon::recovery_cpr {
 
-class Cpr final : public RecoveryBase, public SaveSelector {
+class Cpr final : public RecoveryBase, public SaveSelector, private IdentitiesOf<Cpr> {
  public:
   static constexpr const char* kTrackers[] = {"vanilla", "scar", "mfu", "ssu", nullptr};
   static constexpr const char* kPartial[] = {"auto", "always", "never", nullptr};
@@ -78,6 +79,12 @@ class Cpr final : public RecoveryBase, public SaveSelector {
       .id = "cpr",
       .summary = "partial recovery: only lost rows are rolled back; important rows are saved more often",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "tracker = 'mfu'\nmtbf_seconds = 0.01\ntarget_pls = 0.01\npartial = 'always'\nsave_seconds "
+                  "= 0.0001",
+       .other = "type = 'none'"},
+  };
   explicit Cpr(const Options& options);
 
   void bind(RecoveryHost& host) override;

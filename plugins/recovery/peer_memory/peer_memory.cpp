@@ -8,6 +8,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
@@ -171,7 +172,7 @@ void PeerCopies::bring_back(std::int64_t slot) {
   host_.restore(mine);
 }
 
-class PeerMemory final : public RecoveryBase {
+class PeerMemory final : public RecoveryBase, private IdentitiesOf<PeerMemory> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("copies", "2")
@@ -192,7 +193,15 @@ class PeerMemory final : public RecoveryBase {
   static constexpr ComponentInfo kInfo{.id = "peer_memory",
                                        .summary = "copies of each rank in the memory of its neighbours",
                                        .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "where nothing fails, saving changes no weight",
+       .options = "every = 3\ncopy_every = 2",
+       .other = "type = 'none'"},
+  };
   PeerMemory(const Options& options, Host& host);
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
 
   /// Throws Error(kConfig) for several ranks but fewer than copies (a single rank has no neighbour), or for
   /// servers, whose state no rank has.

@@ -3,6 +3,7 @@
 // again. The inner policy decides the content of saves and the answers to other failures.
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/state.hpp>
@@ -53,7 +54,7 @@ class RunningMedian {
   std::int64_t added_ = 0;
 };
 
-class SpikeGuard final : public RecoveryDecorator {
+class SpikeGuard final : public RecoveryDecorator, private IdentitiesOf<SpikeGuard> {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("norm_factor", "10")
@@ -92,7 +93,16 @@ class SpikeGuard final : public RecoveryDecorator {
       .id = "spike_guard",
       .summary = "rolls back when gradients explode, with zeroed moments and a new warm-up",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "training that does not diverge is only watched",
+       .options = "norm_factor = 1e30\nloss_factor = 1e30\ninner = {type = 'full', every = 3}",
+       .other = "type = 'none'"},
+  };
   SpikeGuard(const Options& options, Host& host);
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this)
+                                          : RecoveryDecorator::query(id);
+  }
 
   /// Throws Error(kConfig) if ranks do not share the norms that it watches.
   void bind(RecoveryHost& host) override;

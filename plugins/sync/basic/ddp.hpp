@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
@@ -19,11 +20,19 @@ namespace tenon::sync_basic {
 /// Sync `none` (contract sync/1): replicas never communicate. One replica trains plainly; several train
 /// independently from equal initial weights on different samples, the lower bound for every strategy that
 /// saves communication.
-class None final : public SyncBase {
+class None final : public SyncBase, private IdentitiesOf<None> {
  public:
   static constexpr ComponentInfo kInfo{
       .id = "none", .summary = "replicas never communicate", .capabilities = TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "replicas whose first round comes after the end never communicate",
+       .options = "",
+       .other = "type = 'local_sgd'\ninterval = 1000000000"},
+  };
   explicit None(const Options&) {}
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : SyncBase::query(id);
+  }
 };
 
 /// The mean gradient of all replicas in a dtype of two bytes: half the bytes of f32. Each gradient is divided
@@ -103,7 +112,7 @@ class NarrowMean {
 /// Sync `ddp` (contract sync/1): distributed data parallel. Every update uses the mean gradient of all
 /// replicas; each bucket is summed while backward still computes the next one. It keeps no state and sends 2
 /// (K-1)/K S bytes per replica and step for S bytes of gradients (ring all-reduce).
-class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
+class Ddp final : public SyncBase, private BucketSizes, private MeanUser, private IdentitiesOf<Ddp> {
  public:
   static constexpr auto kWires = option::choice<std::optional<DType>>(
       {{"gradient", std::nullopt}, {"bf16", DType::kBF16}, {"f16", DType::kF16}});
@@ -123,6 +132,16 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   };
   static constexpr ComponentInfo kInfo{
       .id = "ddp", .summary = "all-reduce of gradients, overlapped with backward", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "one replica has nobody to communicate with",
+       .options = "",
+       .other = "type = 'none'",
+       .given = "parallel.ranks = 1"},
+      {.why = "sums of two gradients do not depend on their bucket",
+       .options = "bucket_mb = 0.0",
+       .other = "type = 'ddp'",
+       .given = "parallel.ranks = 2"},
+  };
   explicit Ddp(const Options& options)
       : bucket_bytes_(static_cast<std::int64_t>(options.real("bucket_mb") * 1024 * 1024)),
         wire_(options.choice("communication", kWires)),
@@ -168,6 +187,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   }
   void* query(std::string_view id) override {
     if (id == BucketSizes::kId) return static_cast<BucketSizes*>(this);
+    if (id == ComponentIdentities::kId) return static_cast<ComponentIdentities*>(this);
     return id == MeanUser::kId ? static_cast<MeanUser*>(this) : SyncBase::query(id);
   }
 

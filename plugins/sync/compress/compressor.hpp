@@ -2,6 +2,7 @@
 // compression errors to the next mean of the same elements, and discard them when an update is refused.
 #pragma once
 
+#include <tenon/identities.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync_extra.hpp>
@@ -40,7 +41,7 @@ struct Part {
   Request request;
 };
 
-class Compressor : public SyncDecorator, private MeanReducer {
+class Compressor : public SyncDecorator, private MeanReducer, protected ComponentIdentities {
  public:
   Compressor(const char* name, const Options& options);
   ~Compressor() override;

@@ -20,9 +20,15 @@ class Sign final : public Compressor {
       .id = "sign",
       .summary = "signs of gradients with a scale per tensor and error feedback",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "compression that does not begin leaves the inner strategy",
+       .options = "start_after = 1000000000\ninner = {type = 'ddp'}",
+       .other = "type = 'ddp'"},
+  };
   explicit Sign(const Options& options) : Compressor("sign", options) {}
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   void prepare_part(std::size_t part) override;
   void begin(std::size_t part) override;
   void end(std::span<const std::size_t> parts) override;

@@ -32,6 +32,15 @@ class Powersgd final : public Compressor {
   };
   static constexpr ComponentInfo kInfo{
       .id = "powersgd", .summary = "gradient matrices sent as low-rank factors", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "compression that does not begin leaves the inner strategy",
+       .options = "start_after = 1000000000\ninner = {type = 'ddp'}",
+       .other = "type = 'ddp'"},
+      {.why = "matrices of which too little would be saved are sent whole",
+       .options = "start_after = 0\nrank = 1024\ninner = {type = 'ddp'}",
+       .other = "type = 'ddp'",
+       .given = "parallel.ranks = 2"},
+  };
   explicit Powersgd(const Options& options)
       : Compressor("powersgd", options),
         rank_(options.integer("rank")),
@@ -41,6 +50,7 @@ class Powersgd final : public Compressor {
   void state(StateVisitor& visitor) override;
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   void prepare_part(std::size_t part) override;
   void begin(std::size_t part) override;
   void end(std::span<const std::size_t> parts) override;

@@ -30,6 +30,16 @@ class Bmuf final : public Centered {
       .id = "bmuf",
       .summary = "block-wise model update filtering: local updates, averaged per block with momentum",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "without momentum, at the rate 1, a block's update leads to the mean of the weights",
+       .options = "interval = 4\nmomentum = 0.0\nnesterov = false",
+       .other = "type = 'local_sgd'\ninterval = 4",
+       .given = "run.steps = 8\nprecision.type = 'fp64'",
+       .within = 1e-9},
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+  };
   explicit Bmuf(const Options& options);
 
   void start(Replica& replica) override;
@@ -38,6 +48,8 @@ class Bmuf final : public Centered {
   void sync_round() override;
 
  private:
+  std::span<const Identity> identities() const override { return kIdentities; }
+
   std::optional<double> given_momentum_;
   double momentum_ = 0, step_;
   bool nesterov_;

@@ -52,7 +52,19 @@ class Diloco final : public Anchored {
       .id = "diloco",
       .summary = "rounds of local updates; an outer optimizer applies their mean",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "an outer step of gradient descent at the rate 1 assigns the mean of the weights",
+       .options = "interval = 4\nouter = 'sgd'\nouter_lr = 1.0\nouter_momentum = 0.0",
+       .other = "type = 'local_sgd'\ninterval = 4",
+       .given = "run.steps = 8"},
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+  };
   explicit Diloco(const Options& options) : Anchored("diloco", options) { read_local_state(options); }
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 inline void Anchored::start(Replica& replica) {

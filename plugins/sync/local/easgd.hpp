@@ -30,6 +30,14 @@ class Easgd final : public Centered {
       .id = "easgd",
       .summary = "elastic averaging: replicas train alone and are pulled towards a common centre",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "replicas that no spring pulls train alone",
+       .options = "interval = 1000000000\nelastic = 0.0",
+       .other = "type = 'none'"},
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+  };
   explicit Easgd(const Options& options);
   ~Easgd() override;
 
@@ -41,6 +49,7 @@ class Easgd final : public Centered {
   void sync_round() override;
 
  private:
+  std::span<const Identity> identities() const override { return kIdentities; }
   /// False with one replica: its own centre would only lag.
   bool exchanges() const { return replica().replicas() > 1 && elastic_ > 0; }
 

@@ -47,6 +47,14 @@ class Palsgd final : public Anchored {
       .id = "palsgd",
       .summary = "DiLoCo with random slots that pull weights towards the anchor",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "without slots that mix it is DiLoCo",
+       .options = "interval = 3\nwarmup = 0\np = 0.0",
+       .other = "type = 'diloco'\ninterval = 3"},
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+  };
   explicit Palsgd(const Options& options);
 
   /// Throws Error(kConfig) if a mixing slot could move weights twice the distance to the anchor, or further.
@@ -57,6 +65,7 @@ class Palsgd final : public Anchored {
   void between(const Slot& slot, const StepOutcome& outcome) override;
 
  private:
+  std::span<const Identity> identities() const override { return kIdentities; }
   void require_contraction(double rate, const std::string& when) const;
 
   double p_, eta_;

@@ -20,9 +20,23 @@ class LocalSgd : public Rounds {
       .id = "local_sgd",
       .summary = "replicas train alone; weights are averaged every few slots",
       .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "plain gradient descent averages weights as it averages gradients",
+       .options = "interval = 1",
+       .other = "type = 'ddp'",
+       .given = "optimizer.type = 'sgd'\noptimizer.lr = 0.02\nprecision.type = 'fp64'\nrun.clip = 0",
+       .within = 1e-9},
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+      {.why = "without averages replicas train alone",
+       .options = "interval = 1000000000",
+       .other = "type = 'none'"},
+  };
   explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   LocalSgd(const char* name, const Options& options) : Rounds(name, options) { read_local_state(options); }
   void sync_round() override { average_weights(); }
 };
@@ -40,7 +54,18 @@ class PostLocalSgd final : public LocalSgd {
       kDrift, kLocalState};
   static constexpr ComponentInfo kInfo{
       .id = "post_local_sgd", .summary = "distributed data parallel, then local SGD", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "a warm-up that does not end is data-parallel training",
+       .options = "warmup = 1000000000",
+       .other = "type = 'ddp'"},
+      {.why = "it is local_sgd with a warm-up",
+       .options = "interval = 2\nwarmup = 3",
+       .other = "type = 'local_sgd'\ninterval = 2\nwarmup = 3"},
+  };
   explicit PostLocalSgd(const Options& options) : LocalSgd("post_local_sgd", options) {}
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 }  // namespace tenon::sync_local

@@ -3,6 +3,7 @@
 // round is at slot t when t + 1 is a multiple of the interval, independent of earlier slots.
 #pragma once
 
+#include <tenon/identities.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/state.hpp>
@@ -61,7 +62,7 @@ inline constexpr OptionSpec kLocalState =
             "what a sync round does to the optimizer state of each replica: keep it, set it to zero, or "
             "replace it by the mean over replicas, which is sent as well");
 
-class Rounds : public SyncBase {
+class Rounds : public SyncBase, protected ComponentIdentities {
  public:
   Rounds(const char* name, const Options& options)
       : name_(name),
@@ -77,6 +78,9 @@ class Rounds : public SyncBase {
   void finish_gradients() override { mean_.finish(); }
   void after_step(const Slot& slot, const StepOutcome& outcome) final;
   void state(StateVisitor& visitor) override { visitor.integer("parted", parted_); }
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : SyncBase::query(id);
+  }
 
  protected:
   const char* name() const { return name_; }

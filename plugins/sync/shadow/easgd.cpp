@@ -66,7 +66,7 @@ void ShadowEasgd::check_order() {
 }
 
 void* ShadowEasgd::query(std::string_view interface_id) {
-  return interface_id == SyncServer::kId ? static_cast<SyncServer*>(&server_) : nullptr;
+  return interface_id == SyncServer::kId ? static_cast<SyncServer*>(&server_) : Shadow::query(interface_id);
 }
 
 ElementRange ShadowEasgd::shard(std::size_t index, std::size_t server) const {

@@ -45,6 +45,15 @@ class ShadowEasgd final : public Shadow {
       .summary = "elastic averaging with a centre on servers, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "replicas that no spring pulls train alone",
+       .options = "elastic = 0.0",
+       .other = "type = 'none'"},
+      {.why = "whether a worker exchanges itself or waits for the background, the history is one",
+       .options = "mode = 'stepped'\ninterval = 3",
+       .other = "type = 'shadow_easgd'\nmode = 'foreground'\ninterval = 3\norder = [0, 1]",
+       .given = "parallel.ranks = 2\nparallel.servers = 1\nparallel.workers = 1"},
+  };
   explicit ShadowEasgd(const Options& options);
   ~ShadowEasgd() override;
 
@@ -54,6 +63,7 @@ class ShadowEasgd final : public Shadow {
   void* query(std::string_view interface_id) override;
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   bool takes_part() const override { return replica().replicas() > 1 && elastic_ > 0; }
   ParameterSet& evaluated() const override { return *center_; }
   void begin() override;

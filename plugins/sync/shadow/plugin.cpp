@@ -33,12 +33,26 @@ class ShadowMa final : public Averaging {
       .summary = "averages of all trainers' weights, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "nothing of a mean that weighs nothing is merged",
+       .options = "weight = 0.0",
+       .other = "type = 'none'"},
+      {.why = "weights that become their mean after an interval are those of local_sgd",
+       .options = "mode = 'foreground'\ninterval = 8\nweight = 1.0",
+       .other = "type = 'local_sgd'\ninterval = 8",
+       .given = "run.steps = 8\nparallel.ranks = 2"},
+      {.why = "whether a worker exchanges itself or waits for the background, the history is one",
+       .options = "mode = 'stepped'\ninterval = 3",
+       .other = "type = 'shadow_ma'\nmode = 'foreground'\ninterval = 3",
+       .given = "parallel.workers = 1"},
+  };
   explicit ShadowMa(const Options& options)
       : Averaging("shadow_ma", options, options.real("weight")), delta_(options.text("merge") == "delta") {}
   ~ShadowMa() override { stop_background(); }
   void start(Replica& replica) override;
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   ParameterSet& evaluated() const override { return *evaluated_; }
   void merge(std::size_t index) override;
   /// Publishes the mean of the trainers' weights: no single trainer is the model.
@@ -70,6 +84,15 @@ class ShadowBmuf final : public Averaging {
       .summary = "block-wise model update filtering, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD};
+  static constexpr Identity kIdentities[] = {
+      {.why = "nothing of a model that weighs nothing is merged",
+       .options = "weight = 0.0",
+       .other = "type = 'none'"},
+      {.why = "workers that wait and take the whole model make the round of bmuf",
+       .options = "mode = 'foreground'\ninterval = 8\nweight = 1.0",
+       .other = "type = 'bmuf'\ninterval = 8\nmomentum = 0.0\nnesterov = false",
+       .given = "run.steps = 8"},
+  };
   explicit ShadowBmuf(const Options& options)
       : Averaging("shadow_bmuf", options, options.real("weight")),
         step_(options.real("step")),
@@ -78,6 +101,7 @@ class ShadowBmuf final : public Averaging {
   void start(Replica& replica) override;
 
  protected:
+  std::span<const Identity> identities() const override { return kIdentities; }
   ParameterSet& evaluated() const override { return *global_; }
   void merge(std::size_t index) override;
   void publish() override {}

@@ -8,6 +8,7 @@
 #include "merge.hpp"
 
 #include <tenon/host.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/options.hpp>
 #include <tenon/state.hpp>
@@ -58,7 +59,7 @@ inline constexpr OptionSpec kLock =
         .one_of(kLocks)
         .doc_text("none: merge while workers train; per_shard: workers wait while a shard is merged");
 
-class Shadow : public SyncBase {
+class Shadow : public SyncBase, protected ComponentIdentities {
  public:
   explicit Shadow(const char* name, const Options& options);
 
@@ -71,6 +72,9 @@ class Shadow : public SyncBase {
   void quiesce() final;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : SyncBase::query(id);
+  }
 
  protected:
   /// Returns whether there is any partner for exchanges; called once, in start().

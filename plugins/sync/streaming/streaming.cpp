@@ -7,6 +7,7 @@
 #include "wire.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/outer_update.hpp>
 #include <tenon/state.hpp>
@@ -20,7 +21,7 @@
 
 namespace tenon::sync_streaming {
 
-class StreamingDiloco final : public SyncBase {
+class StreamingDiloco final : public SyncBase, private IdentitiesOf<StreamingDiloco> {
  public:
   static constexpr const char* kFirst[] = {"full", "short", nullptr};
   static constexpr auto kWires = option::choice<Format>({{"parameter", Format::kParameter},
@@ -62,6 +63,11 @@ class StreamingDiloco final : public SyncBase {
   static constexpr ComponentInfo kInfo{.id = "streaming_diloco",
                                        .summary = "DiLoCo with fragments synchronised in the background",
                                        .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "one fragment that arrives at once is a round of DiLoCo",
+       .options = "interval = 3\nfragments = 1\ndelay = 0",
+       .other = "type = 'diloco'\ninterval = 3\nouter_lr = 0.4"},
+  };
   explicit StreamingDiloco(const Options& options);
 
   void start(Replica& replica) override;
@@ -71,6 +77,9 @@ class StreamingDiloco final : public SyncBase {
   void quiesce() override { wire_.land(); }
   ParameterSet& evaluation_parameters() override { return *anchor_; }
   void state(StateVisitor& visitor) override;
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : SyncBase::query(id);
+  }
 
  private:
   /// Returns the fragment to send after slot `done` - 1, or -1. Depends only on the number of slots, so that
