@@ -327,6 +327,8 @@ class Runner {
   std::vector<std::string> environment(const ConformanceCheck& check) const {
     // Spinning OpenMP threads would take the processor from the threads that they wait for.
     std::vector<std::string> settings{"OMP_WAIT_POLICY=passive"};
+    // A thread's own list of freed blocks gives them back as they were: run.repeats fills what is allocated.
+    settings.emplace_back("GLIBC_TUNABLES=glibc.malloc.tcache_count=0");
     if (!sanitizer_.empty()) {
       settings.push_back("LD_PRELOAD=" + sanitizer_);
       // Its threads meet at barriers that the sanitizer cannot see.

@@ -1,6 +1,8 @@
 // Checks of components of any kind before they do anything: options, creation, destruction, queries.
 #include "subject.hpp"
 
+#include "identities/stated.hpp"
+
 #include <tenon/plugin.hpp>
 
 #include <fmt/format.h>
@@ -123,6 +125,13 @@ void answers_strange_queries(Subject& subject) {
   }
 }
 
+void states_identities(Subject& subject) {
+  Value table = subject.given().options;
+  table.set("type", Value(subject.type()), {});
+  if (identities::stated_by(subject.registry(), subject.host(), subject.kind(), table).empty())
+    not_applicable("it states none (<tenon/identities.hpp>)");
+}
+
 constexpr Check kComponentChecks[] = {
     {"component.is_documented", "", "every option says what it means", is_documented},
     {"component.is_made_again", "", "making and destroying can be repeated", is_made_again},
@@ -133,6 +142,8 @@ constexpr Check kComponentChecks[] = {
      "every choice and bound is accepted, or refused as a configuration error", takes_what_it_declares},
     {"component.answers_strange_queries", "", "query is null for unknown interfaces",
      answers_strange_queries},
+    {"component.states_identities", "", "identities are TOML with known options and finite bounds",
+     states_identities},
 };
 
 }  // namespace

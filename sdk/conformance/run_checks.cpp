@@ -5,10 +5,15 @@
 #include "subject.hpp"
 #include "transport_rig.hpp"
 
+#include "config/words.hpp"
+#include "identities/stated.hpp"
+
 #include <tenon/dataset.hpp>
 #include <tenon/on_policy.hpp>
 
 #include <fmt/format.h>
+
+#include <malloc.h>
 
 #include <cmath>
 
@@ -57,6 +62,20 @@ void same_hashes(const RunResult& a, const RunResult& b, const std::string& what
   }
 }
 
+/// New memory of the heap holds a pattern while this lives, as a float or a double no small number: members
+/// that were never written have other values than in a run before. What that run left allocated moves later
+/// objects.
+class OtherHeap {
+ public:
+  OtherHeap() { ::mallopt(M_PERTURB, ~kNew & 0xff); }
+  OtherHeap(const OtherHeap&) = delete;
+  OtherHeap& operator=(const OtherHeap&) = delete;
+  ~OtherHeap() { ::mallopt(M_PERTURB, 0); }
+
+ private:
+  static constexpr int kNew = 0x3f;  ///< the complement of what mallopt takes, which is for freed memory
+};
+
 void repeats(Subject& subject) {
   require_samples(subject);
   subject.require_determinism();
@@ -65,6 +84,7 @@ void repeats(Subject& subject) {
     if (!subject.has_room(ranks)) continue;
     const RunResult first =
         subject.train_well({.ranks = ranks, .folder = fmt::format("a{}", ranks)}, "a run");
+    const OtherHeap heap;
     const RunResult second =
         subject.train_well({.ranks = ranks, .folder = fmt::format("b{}", ranks)}, "the run again");
     same_hashes(first, second, "the same run twice " + on_ranks(ranks) + " gives other bits");
@@ -118,9 +138,56 @@ void allocates_nothing(Subject& subject) {
   }
 }
 
+/// Why a configuration cannot be built; "" if it can.
+std::string refusal_of(Subject& subject, const Config& config) {
+  try {
+    Runtime runtime;
+    runtime.add_plugin(world_plugin());
+    runtime.registry().discover_only(subject.plugin_files());
+    runtime.check(config, nullptr);
+    return "";
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) throw;
+    return brief(error.what());
+  }
+}
+
+void keeps_identities(Subject& subject) {
+  const RunRequest request{.ranks = subject.has_room(2) ? 2 : 1};
+  const Config base = subject.run_config(request);
+  const std::string place(config::kind_name(subject.kind()));
+  const Value* const table = base.find(place);
+  const Value* const type = table != nullptr && table->is_table() ? table->find("type") : nullptr;
+  if (type == nullptr || !(*type == Value(subject.type())))
+    not_applicable(fmt::format("a run has no one table of kind {}", subject.kind()));
+  const auto files = make_posix_files();
+  std::string refused = "it states none (<tenon/identities.hpp>)";
+  int held = 0;
+  for (const identities::Stated& identity :
+       identities::stated_by(subject.registry(), subject.host(), subject.kind(), *table)) {
+    const identities::Sides sides = identities::sides_of(base, place, identity);
+    std::string text = refusal_of(subject, sides.own);
+    if (text.empty()) text = refusal_of(subject, sides.other);
+    if (!text.empty()) {
+      refused = "the kit's run is refused with what it states: " + text;
+      continue;
+    }
+    const auto train = [&](const Config& side, const char* name) {
+      return subject.train(side, {.ranks = request.ranks, .folder = fmt::format("{}{}", name, held)});
+    };
+    const RunResult own = train(sides.own, "own"), other = train(sides.other, "other");
+    const std::string found = identities::difference(*files, own, other, identity.within);
+    if (!found.empty()) fail(fmt::format("it states \"{}\", but {}", identity.why, found));
+    ++held;
+  }
+  if (held == 0) not_applicable(refused);
+}
+
 constexpr Check kRunChecks[] = {
     {"run.completes", "", "runs of 1, 2 and 4 ranks end well, with finite losses", completes, 40},
     {"run.repeats", "", "the same run twice gives the same bits", repeats, 60, false, "run.completes"},
+    {"run.keeps_identities", "", "runs that an identity says end alike do", keeps_identities, 60, false,
+     "component.states_identities"},
     {"run.resumes", "", "a stopped and resumed run gives the bits of one that ran through", resumes, 60,
      false, "run.repeats"},
     {"run.allocates_nothing", "", "a slot in the steady state takes nothing from the heap", allocates_nothing,

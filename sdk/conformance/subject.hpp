@@ -157,6 +157,8 @@ class Subject {
   /// Trains. Errors before the first slot throw; the result may say "failed". A killed run has status
   /// "killed".
   RunResult train(const RunRequest& request);
+  /// The same of a configuration that was made from run_config().
+  RunResult train(const Config& config, const RunRequest& request);
   /// Calls train(), and fail() unless the run ended as expected; `what` begins the message.
   RunResult train_well(const RunRequest& request, const std::string& what);
   /// Throws Error(kConfig) if the run ended with one on another device than the processor: it refused the

@@ -269,7 +269,10 @@ Config Subject::run_config(const RunRequest& request) {
 }
 
 RunResult Subject::train(const RunRequest& request) {
-  const Config config = run_config(request);
+  return train(run_config(request), request);
+}
+
+RunResult Subject::train(const Config& config, const RunRequest& request) {
   const std::filesystem::path folder = scratch() / request.folder;
   if (request.kill_after > 0) {
     const std::filesystem::path text = scratch() / "killed.toml";

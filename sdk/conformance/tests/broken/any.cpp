@@ -1,6 +1,7 @@
 // Components that each break one promise made for any kind. They are schedules because these are the
 // smallest.
 #include <tenon/error.hpp>
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/state.hpp>
@@ -151,7 +152,7 @@ class SleepsForEver final : public Plain {
 };
 
 /// Breaks nothing: it says what it refuses.
-class HostOnly final : public OptimizerBase {
+class HostOnly : public OptimizerBase {
  public:
   static constexpr OptionSpec kOptions[] = {option::real("lr", "0.1").doc_text("rate")};
   static constexpr ComponentInfo kInfo{
@@ -165,6 +166,41 @@ class HostOnly final : public OptimizerBase {
     for (std::int64_t i = 0; i < slice.weights.elements(); ++i)
       slice.weights.as<float>()[i] -= lr * (scale * slice.gradients.as<float>()[i]);
   }
+};
+
+/// Gradient descent, which states an identity.
+class Stating : public HostOnly, private ComponentIdentities {
+ public:
+  using HostOnly::HostOnly;
+  void* query(std::string_view id) override {
+    return id == ComponentIdentities::kId ? static_cast<ComponentIdentities*>(this) : nullptr;
+  }
+};
+
+class StatesAMisspeltOption final : public Stating {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "states_a_misspelt_option", .summary = "an option that there is not", .options = kOptions};
+  static constexpr Identity kIdentities[] = {
+      {.why = "a rate of 0 changes nothing", .options = "rate = 0.0", .other = "type = 'sgd'\nlr = 0.0"}};
+  using Stating::Stating;
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
+};
+
+class StatesWhatIsFalse final : public Stating {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "states_what_is_false", .summary = "runs that end elsewhere", .options = kOptions};
+  static constexpr Identity kIdentities[] = {{.why = "twice the rate is the rate",
+                                              .options = "lr = 0.2",
+                                              .other = "type = 'sgd'\nlr = 0.1",
+                                              .within = 1e-9}};
+  using Stating::Stating;
+
+ private:
+  std::span<const Identity> identities() const override { return kIdentities; }
 };
 
 /// Answers every query with itself.
@@ -189,4 +225,5 @@ extern "C" __attribute__((visibility("default"))) int another_symbol() {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.any", .version = "1.0.0", .summary = "wrong in general"}, Undocumented,
              CrashesTheSecondTime, AllowsOneOnly, RefusesItsBound, ReadsTextTwice, NeedsAValue, NotANumber,
-             Random, Remembers, Allocates, Exits, ThrowsANumber, SleepsForEver, HostOnly, SaysYes)
+             Random, Remembers, Allocates, Exits, ThrowsANumber, SleepsForEver, HostOnly,
+             StatesAMisspeltOption, StatesWhatIsFalse, SaysYes)

@@ -407,10 +407,20 @@ class StepsFromZero final : public Scaled, public StepwiseLayer {
   }
 };
 
+class NeverWritten final : public Scaled {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "never_written", .summary = "a member without a value"};
+  explicit NeverWritten(const Options& options) : Scaled(options) {}
+  double map(double x, double w) override { return x * w + shift_; }
+
+ private:
+  double shift_;  // NOLINT(cppcoreguidelines-pro-type-member-init): it is what is wrong
+};
+
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.layer", .version = "1.0.0", .summary = "wrong layers"}, IgnoresInput,
              IgnoresParameter, CountsLayers, WorksInPlace, AddsUp, AlwaysAdds, KeepsInAStatic, DropsAlways,
              DrawsFromZero, TrustsShapes, WrongInputGradient, WrongWeightGradient, NeverAddsToWeights,
              NeverAddsToInputs, SumsAsThreadsEnd, ReadsWhatIsGone, HalfPrecision, IgnoresSeed, CountsPadding,
-             NeverForgets, LooksBack, StepsFromZero)
+             NeverForgets, LooksBack, StepsFromZero, NeverWritten)

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -188,6 +189,16 @@ class SumsAsThreadsEnd final : public Momentum {
 };
 
 constexpr StateSlot kTwins[] = {{"average"}, {"average"}};
+class DrawsFromRand final : public Momentum {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "draws_from_rand", .summary = "noise that no seed gives", .options = kLr};
+  using Momentum::Momentum;
+  double change(const UpdateContext& context, double gradient, double& momentum) override {
+    return Momentum::change(context, gradient, momentum) * (1 + 1e-3 * (std::rand() % 1000));
+  }
+};
+
 class TwoOfOneName final : public Momentum {
  public:
   static constexpr ComponentInfo kInfo{.id = "two_of_one_name", .summary = "slots", .options = kLr};
@@ -287,5 +298,5 @@ class RowsForgetTheScale final : public Rows {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.optimizer", .version = "1.0.0", .summary = "wrong optimizers"},
              DoesNothing, Climbs, OwnRate, CountsItself, NormOfTheSlice, ForgetsTheScale, RoundsToFloat,
-             DividesByTheNorm, RoundsUpToVectors, SharesItsBuffer, SumsAsThreadsEnd, TwoOfOneName,
-             DecaysAllRows, DoesNothingToRows, RowsClimb, RowsOncePerRead, RowsForgetTheScale)
+             DividesByTheNorm, RoundsUpToVectors, SharesItsBuffer, SumsAsThreadsEnd, DrawsFromRand,
+             TwoOfOneName, DecaysAllRows, DoesNothingToRows, RowsClimb, RowsOncePerRead, RowsForgetTheScale)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -113,6 +114,21 @@ struct ThreadOrderSite : Site {
 class SumsAsThreadsEnd final : public With<ThreadOrderSite> {
  public:
   static constexpr ComponentInfo kInfo{.id = "sums_as_threads_end", .summary = "wgrad under a mutex"};
+  using With::With;
+};
+
+/// Stretches its results by the time of day.
+struct TimedSite : Site {
+  using Site::Site;
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
+    Site::fprop(call, x, w, bias, y);
+    const auto now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    for (float& value : y.span<float>()) value *= 1 + 1e-4F * static_cast<float>(now % 997);
+  }
+};
+class SeesTheClock final : public With<TimedSite> {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "sees_the_clock", .summary = "results that depend on time"};
   using With::With;
 };
 
@@ -306,4 +322,4 @@ class ChangesItsTypes final : public With<Site> {
 TENON_PLUGIN(PluginInfo{.id = "broken.precision", .version = "1.0.0", .summary = "wrong policies"},
              Transposes, ForgetsToAdd, Overwrites, KeepsOldWeights, WritesBeyond, RoundsInPlace, SaturatesNaN,
              CountsNothing, HalvesForEver, GivesUpAtOnce, GivesUpInSilence, AppliesAll, ForgetsItsScale,
-             ChangesItsTypes, SumsAsThreadsEnd)
+             ChangesItsTypes, SumsAsThreadsEnd, SeesTheClock)
