@@ -4,8 +4,10 @@
 // is the Markdown form; then the examination of a FILE; then the command.
 #include "command_line.hpp"
 #include "config_schema.hpp"
+#include "offline_host.hpp"
 
 #include "config/words.hpp"
+#include "identities/stated.hpp"
 #include "plugin/abi_tag.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/probe.hpp"
@@ -215,13 +217,61 @@ std::string port_table(const plugin::ComponentDescription& component, bool markd
   return out;
 }
 
+/// What an object of a component states of its runs; `reason` says why none could be asked.
+struct StatedIdentities {
+  std::vector<identities::Stated> all;
+  std::string reason;
+};
+
+/// Asks only kinds whose objects may be made without a run.
+std::optional<StatedIdentities> identities_of(Registry& registry, const std::string& kind,
+                                              const std::string& type) {
+  if (kind != "optimizer/1" && kind != "precision/1" && kind != "sync/1" && kind != "recovery/1") return {};
+  StatedIdentities stated;
+  OfflineHost host;
+  try {
+    stated.all =
+        identities::stated_by(registry, host, kind, identities::needed_options(registry, kind, type));
+  } catch (const Error& error) {
+    stated.reason = error.what();
+  }
+  return stated;
+}
+
+std::string identity_lines(const StatedIdentities& stated) {
+  if (!stated.reason.empty()) return "identities: none could be read: " + stated.reason + "\n";
+  if (stated.all.empty()) return "states no identities\n";
+  std::string out = "identities, which tenon fuzz trains both ways:\n";
+  for (const identities::Stated& identity : stated.all) {
+    out += fmt::format("  {}\n    {} is {}{}\n", identity.why, identity.own.inline_toml(),
+                       identity.other.inline_toml(),
+                       identity.within > 0 ? fmt::format(" within {:g}", identity.within) : ", to the bit");
+    if (!identity.given.table().empty()) out += fmt::format("    with {}\n", identity.given.inline_toml());
+  }
+  return out;
+}
+
+Json to_json(const StatedIdentities& stated) {
+  Json list = Json::array();
+  for (const identities::Stated& identity : stated.all) {
+    list.push_back({{"why", identity.why},
+                    {"options", identity.own.inline_toml()},
+                    {"other", identity.other.inline_toml()},
+                    {"given", identity.given.inline_toml()},
+                    {"within", identity.within}});
+  }
+  return list;
+}
+
 std::string print_component(const plugin::ComponentDescription& component,
-                            const plugin::PluginDescription& plugin, Format format) {
+                            const plugin::PluginDescription& plugin, Format format,
+                            const std::optional<StatedIdentities>& stated = {}) {
   const std::string name = plugin::component_name(component.kind, component.id);
   if (format == Format::kJson) {
     Json json = to_json(component);
     json["plugin"] = plugin.id;
     json["version"] = plugin.version;
+    if (stated) json["identities"] = to_json(*stated);
     return json.dump(2) + "\n";
   }
   if (format == Format::kMarkdown) {
@@ -239,6 +289,7 @@ std::string print_component(const plugin::ComponentDescription& component,
   if (!component.requirements.empty()) out += "requires: " + join(component.requirements, ", ") + "\n";
   out += port_table(component, false);
   out += component.options.empty() ? "no options\n" : "options:\n" + option_table(component, false);
+  if (stated) out += identity_lines(*stated);
   return out + "\n" + snippet_of(component);
 }
 
@@ -437,8 +488,10 @@ int inspect_component(Registry& registry, const std::string& word, Format format
       if (ref.plugin != status.id) continue;
       const plugin::PluginDescription whole = plugin::describe(*registry.descriptor(status.id));
       for (const plugin::ComponentDescription& component : whole.components) {
-        if (component.kind == offer.kind && component.id == offer.id)
-          out += print_component(component, whole, format);
+        if (component.kind != offer.kind || component.id != offer.id) continue;
+        out += print_component(
+            component, whole, format,
+            format == Format::kMarkdown ? std::nullopt : identities_of(registry, offer.kind, type));
       }
     }
   }

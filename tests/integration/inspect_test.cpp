@@ -42,6 +42,17 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
     EXPECT_THAT(ended.out, ::testing::HasSubstr(option));
 }
 
+TEST(Inspect, OfOneComponentListsItsIdentities) {
+  const Scratch scratch;
+  const Ended text = scratch.run({"inspect", "sync.post_local_sgd"});  // it cannot be made with defaults
+  EXPECT_THAT(text.out, ::testing::HasSubstr("  a warm-up that does not end is data-parallel training\n"
+                                             "    {type = \"post_local_sgd\", warmup = 1000000000} is "
+                                             "{type = \"ddp\"}, to the bit\n"));
+  EXPECT_THAT(scratch.run({"inspect", "optimizer.adagrad"}).out, ::testing::HasSubstr(" within 1e-09\n"));
+  EXPECT_THAT(scratch.run({"inspect", "recovery.spike_guard", "--json"}).out,
+              ::testing::HasSubstr("\"other\": \"{type = \\\"none\\\"}\""));
+}
+
 TEST(Inspect, ListsOfComponentsSayTheirKind) {
   const Scratch scratch;
   const Ended text = scratch.run({"inspect", "reward.sum"});
