@@ -71,6 +71,7 @@ std::span<const tenon::RowStateSlot> Lion::row_slots() const {
 // [query]
 void* Lion::query(std::string_view interface_id) {
   if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
+  if (interface_id == tenon::ComponentIdentities::kId) return static_cast<tenon::ComponentIdentities*>(this);
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }
 // [/query]

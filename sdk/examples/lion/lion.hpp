@@ -7,6 +7,7 @@
 // of the rows that a batch read. Host memory, f32 and f64.
 #pragma once
 
+#include <tenon/identities.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
@@ -15,7 +16,10 @@
 namespace lion {
 
 // [options]
-class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, public tenon::OptimizerBinding {
+class Lion final : public tenon::OptimizerBase,
+                   public tenon::RowOptimizer,
+                   public tenon::OptimizerBinding,
+                   private tenon::IdentitiesOf<Lion> {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::real("lr", "1e-4").at_least(0).doc_text("learning rate before the schedule"),
@@ -30,6 +34,15 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
   static constexpr tenon::ComponentInfo kInfo{
       .id = "lion", .summary = "sign of an interpolated momentum", .options = kOptions};
   // [/options]
+  // [identities]
+  static constexpr tenon::Identity kIdentities[] = {
+      {.why = "without memory both divide a gradient by its size",
+       .options = "lr = 0.01\nbetas = [0.0, 0.0]",
+       .other = "type = 'adamw'\nlr = 0.01\nbetas = [0.0, 0.0]\neps = 1e-30\nweight_decay = 0.0",
+       .given = "precision.type = 'fp64'\nsync.type = 'ddp'",
+       .within = 1e-9},
+  };
+  // [/identities]
 
   explicit Lion(const tenon::Options& options);
   std::span<const tenon::StateSlot> slots() const override;
