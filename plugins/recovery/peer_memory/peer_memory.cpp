@@ -2,8 +2,9 @@
 // memory of its neighbours, as in Gemini (SOSP 2023), and after a death all ranks roll back to the newest
 // copies. This is exact for any model and strategy, and reads no disk. Checkpoints cover the case that a rank
 // and all its neighbours die.
-// This file has the copies, their times and those of saves, and the answer to failures; placement.hpp says
-// which rank holds what.
+// This file has the times of copies and of saves, and the answer to failures; peer_copies.hpp has the copies,
+// and placement.hpp says which rank holds what.
+#include "peer_copies.hpp"
 #include "placement.hpp"
 
 #include <tenon/error.hpp>
@@ -12,165 +13,15 @@
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>
-#include <tenon/transport.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace tenon::recovery_peer_memory {
-
-/// Copies of ranks' states in the memory of other ranks: exchanged, found again after deaths, fetched. They
-/// stay in their process while ranks die and the run is rebuilt.
-class PeerCopies {
- public:
-  /// holders: by rank, the ranks whose memory holds its state, including itself.
-  PeerCopies(RecoveryHost& host, std::vector<std::vector<int>> holders)
-      : host_(host), rank_(host.run().rank), holders_(std::move(holders)) {}
-
-  /// Collective: sends copies of all ranks' states of `slot` to their holders and replaces the older of two
-  /// sets.
-  void exchange(std::int64_t slot);
-  /// Collective: returns the newest slot with a surviving copy of every rank, or -1.
-  std::int64_t find();
-  /// Collective: restores every rank to its state of the slot that find() returned.
-  void bring_back(std::int64_t slot);
-
- private:
-  /// Copies of one slot: the own state, and those that this rank holds for others.
-  struct Set {
-    std::int64_t slot = -1;
-    std::map<int, std::string> of;  ///< by rank
-  };
-  /// While new copies are made, the other set is the common roll-back point.
-  struct Kept {
-    Set newest, older;
-  };
-  Kept& kept();
-  Communicator& group();
-  bool holds(int holder, int of) const;
-  /// Returns "S r r r" for each set of this process, one per line.
-  std::string text();
-
-  RecoveryHost& host_;
-  int rank_;
-  std::vector<std::vector<int>> holders_;
-  std::map<int, int> givers_;  ///< of the found slot: the rank that sends each copy, by owner
-  std::unique_ptr<Communicator> group_;
-};
-
-namespace {
-
-TensorView text_view(std::string& text) {
-  return {text.data(), Shape{static_cast<std::int64_t>(text.size())}, DType::kU8};
-}
-
-}  // namespace
-
-PeerCopies::Kept& PeerCopies::kept() {
-  std::shared_ptr<void>& memory = host_.kept("peer_memory");
-  if (memory == nullptr) memory = std::make_shared<Kept>();
-  return *static_cast<Kept*>(memory.get());
-}
-
-Communicator& PeerCopies::group() {
-  if (group_ == nullptr) group_ = host_.open("copies");
-  return *group_;
-}
-
-bool PeerCopies::holds(int holder, int of) const {
-  const std::vector<int>& holders = holders_[of];
-  return std::find(holders.begin(), holders.end(), holder) != holders.end();
-}
-
-void PeerCopies::exchange(std::int64_t slot) {
-  Set made;
-  made.slot = slot;
-  std::string& mine = made.of[rank_] = host_.capture();
-
-  Communicator& group = this->group();
-  std::vector<std::int64_t> sizes(holders_.size());
-  sizes[rank_] = static_cast<std::int64_t>(mine.size());
-  group.all_gather({sizes.data(), Shape{static_cast<std::int64_t>(sizes.size()), 1}, DType::kI64});
-  std::vector<Request> requests;
-  for (int rank = 0; rank < static_cast<int>(holders_.size()); ++rank) {
-    if (rank == rank_ || !holds(rank_, rank)) continue;
-    std::string& copy = made.of[rank];
-    copy.resize(sizes[rank]);
-    requests.push_back(group.start_receive(text_view(copy), rank, 0));
-  }
-  for (const int holder : holders_[rank_]) {
-    if (holder != rank_) requests.push_back(group.start_send(text_view(mine), holder, 0));
-  }
-  for (const Request request : requests) group.wait(request);
-  // Until all ranks have all copies, the previous copies are the common roll-back point.
-  group.barrier();
-  Kept& memory = kept();
-  memory.older = std::exchange(memory.newest, std::move(made));
-}
-
-std::string PeerCopies::text() {
-  std::string text;
-  const Kept& memory = kept();
-  for (const Set* set : {&memory.newest, &memory.older}) {
-    if (set->slot < 0) continue;
-    text += std::to_string(set->slot);
-    for (const auto& [rank, bytes] : set->of) text += " " + std::to_string(rank);
-    text += "\n";
-  }
-  return text;
-}
-
-std::int64_t PeerCopies::find() {
-  std::map<std::int64_t, std::map<int, int>> givers;  // slot, owner of the copy, lowest rank that has it
-  const std::vector<std::string> said = host_.gather(text());
-  for (std::size_t r = 0; r < said.size(); ++r) {
-    std::istringstream lines(said[r]);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
-      std::int64_t slot = 0;
-      words >> slot;
-      for (int of = 0; words >> of;) {
-        int& giver = givers[slot].try_emplace(of, static_cast<int>(r)).first->second;
-        if (of == static_cast<int>(r)) giver = of;  // its own copy, which needs no transfer
-      }
-    }
-  }
-  for (auto set = givers.rbegin(); set != givers.rend(); ++set) {
-    if (set->second.size() != holders_.size()) continue;
-    givers_ = set->second;
-    return set->first;
-  }
-  return -1;
-}
-
-void PeerCopies::bring_back(std::int64_t slot) {
-  const Kept& memory = kept();
-  const Set& set = memory.newest.slot == slot ? memory.newest : memory.older;
-  Communicator& group = this->group();
-  std::string mine;
-  for (const auto& [rank, giver] : givers_) {
-    std::int64_t size = 0;
-    if (giver == rank_) size = static_cast<std::int64_t>(set.of.at(rank).size());
-    group.broadcast({&size, Shape{1}, DType::kI64}, giver);
-    if (giver == rank) {
-      if (rank == rank_) mine = set.of.at(rank);
-    } else if (rank == rank_) {
-      mine.resize(size);
-      group.receive(text_view(mine), giver, 0);
-    } else if (giver == rank_) {
-      std::string copy = set.of.at(rank);
-      group.send(text_view(copy), rank, 0);
-    }
-  }
-  host_.restore(mine);
-}
 
 class PeerMemory final : public RecoveryBase, private IdentitiesOf<PeerMemory> {
  public:
@@ -210,7 +61,7 @@ class PeerMemory final : public RecoveryBase, private IdentitiesOf<PeerMemory> {
   void start(const RecoveryStart& start) override;
   BoundaryPlan plan_boundary(const SaveMoment& moment) override;
   void at_boundary(const SaveMoment& moment) override { copy(moment.slot); }
-  std::int64_t rejoin() override { return copies_ == nullptr ? -1 : copies_->find(); }
+  std::int64_t rejoin() override;
   void bring_back(std::int64_t slot) override { copies_->bring_back(slot); }
   SavePlan plan_save(const SaveMoment& moment) override;
   FailureDecision on_failure(const FailureEvent&) override {
@@ -268,6 +119,18 @@ void PeerMemory::bind(RecoveryHost& host) {
 
 void PeerMemory::start(const RecoveryStart& start) {
   if (start.from_memory) copy(start.slot);
+}
+
+std::int64_t PeerMemory::rejoin() {
+  if (copies_ == nullptr) return -1;
+  const std::int64_t slot = copies_->find();
+  if (copies_->damaged() > 0) {
+    host_.log(LogLevel::kError,
+              std::to_string(copies_->damaged()) +
+                  " copies of ranks in this rank's memory do not match their digests and are "
+                  "not used");
+  }
+  return slot;
 }
 
 BoundaryPlan PeerMemory::plan_boundary(const SaveMoment& moment) {
