@@ -48,6 +48,7 @@
 #include <tenon/reward.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/save_places.hpp>
 #include <tenon/sdk/answer_text.hpp>
 #include <tenon/sdk/bf16.hpp>
 #include <tenon/sdk/block_exchange.hpp>
@@ -136,6 +137,7 @@ TYPE(RestorePoint)
 TYPE(TensorSpec)
 TYPE(EncodedPart)
 TYPE(CheckpointReader)
+TYPE(GenerationAge)
 TYPE(CheckpointStore)
 TYPE(AsyncSaver)
 TYPE(StateHasher)
@@ -423,6 +425,8 @@ TYPE(Recovery)
 TYPE(RecoveryBase)
 TYPE(RecoveryDecorator)
 TYPE(SaveSelector)
+TYPE(SavePlace)
+TYPE(SavePlaces)
 TYPE(RowCodec)
 
 // <tenon/registry.hpp>

@@ -6,6 +6,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/save_places.hpp>
 #include <tenon/testing/recovery_host.hpp>
 
 #include <fmt/format.h>
@@ -30,6 +31,12 @@ bool same(const SavePlan& a, const SavePlan& b) {
 std::string text_of(const SavePlan& plan) {
   return fmt::format("save = {}, everything = {}, encoding = {}, base_slot = {}, background = {}", plan.save,
                      plan.everything, plan.encoding, plan.base_slot, plan.background);
+}
+
+/// Where a policy puts a save; the run's folder where it keeps no places beside it.
+int place_of(Recovery& policy, const SavePlan& plan, const SaveMoment& moment) {
+  auto* const places = static_cast<SavePlaces*>(policy.query(SavePlaces::kId));
+  return plan.save && places != nullptr ? places->place(moment) : kRunFolder;
 }
 
 constexpr std::int64_t kSlots = 240;
@@ -60,12 +67,22 @@ void ranks_plan_alike(Subject& subject) {
   std::vector<std::pair<std::int64_t, SavePlan>> unheard;  // of rank 3, which learns of its saves late
   for (std::int64_t slot = 0; slot <= kSlots; ++slot) {
     SavePlan first;
+    int place = kRunFolder;
     for (int rank = 0; rank < 4; ++rank) {
       Recovery& policy = *ranks[rank];
       const SaveMoment moment = moment_of(slot, rank);
       if (rank == 0) policy.save_due(moment);  // the only rank that is asked
       const SavePlan plan = policy.plan_save(moment);
-      if (rank == 0) first = plan;
+      if (rank == 0) {
+        first = plan;
+        place = place_of(policy, plan, moment);
+      }
+      if (const int mine = place_of(policy, plan, moment); mine != place) {
+        fail(fmt::format(
+            "before slot {} rank 0 saves in place {} and rank {} in place {}: place() may depend only on "
+            "what ranks agree about",
+            slot, place, rank, mine));
+      }
       if (!same(plan, first)) {
         fail(fmt::format(
             "before slot {} rank 0 plans [{}] and rank {} [{}]: plan_save may depend only on what ranks "
@@ -101,6 +118,12 @@ void plans_what_can_be_done(Subject& subject) {
     if (plan.base_slot != -1 && std::find(saved.begin(), saved.end(), plan.base_slot) == saved.end())
       fail(fmt::format("the save of slot {} is an increment of slot {}, which was never saved", slot,
                        plan.base_slot));
+    if (auto* const places = static_cast<SavePlaces*>(policy->query(SavePlaces::kId))) {
+      const auto count = static_cast<int>(places->places().size());
+      const int place = places->place(moment_of(slot, 0));
+      if (place < kRunFolder || place >= count)
+        fail(fmt::format("the save of slot {} goes to place {}; places() lists {}", slot, place, count));
+    }
     if (!plan.everything && plan.base_slot == -1)
       fail(fmt::format("the save of slot {} leaves rows out and names no base that has them", slot));
     for (const RowSelection& rows : plan.tables) {

@@ -68,23 +68,25 @@ std::map<std::string, double> RecoveryActions::account() const {
   return values;
 }
 
-/// Returns rank 0's finding on all ranks; -1: there is no such checkpoint.
-std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const {
+/// Returns rank 0's finding on all ranks.
+RecoveryActions::Agreed RecoveryActions::agreed_checkpoint(const FailureDecision& decision,
+                                                           bool consistent_only) const {
   std::string found;
   if (rank_.index == 0) {
-    std::int64_t step = decision.from_slot;
-    if (step < 0) {
-      const RestorePoint point = rank_.world.record.store->recover(consistent_only);
-      for (const RejectedGeneration& bad : point.rejected) {
-        rank_.host.log(LogLevel::kError,
-                       fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
-                                   bad.path, bad.reason));
-      }
-      step = point.step;
+    CheckpointPlaces& places = *rank_.world.record.places;
+    PlacedPoint point;
+    point.step = decision.from_slot;
+    if (point.step >= 0) {
+      point.place = places.place_of(point.step);
+    } else {
+      point = places.recover(consistent_only);
     }
-    found = std::to_string(step);
+    for (const RejectedGeneration& bad : point.rejected) rank_.host.log(LogLevel::kError, rejected_text(bad));
+    found = fmt::format("{} {}", point.step, point.place);
   }
-  return number_of(rank_.world.links.end_hub->exchange(rank_.index, found)[0]);
+  const std::string agreed = rank_.world.links.end_hub->exchange(rank_.index, found)[0];
+  const std::size_t space = std::min(agreed.find(' '), agreed.size() - 1);
+  return {number_of(agreed), static_cast<int>(number_of(agreed.substr(space + 1)))};
 }
 
 /// `holds`: this rank has rows of the lost domains. Collective.
@@ -92,17 +94,17 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
                                            bool holds, const RankState::IsLost& is_lost,
                                            FailedEvent& record) const {
   const WallTimeScope entry(rank_.wall_time(), WallTimeBreakdown::Entry::kLoad);
-  const std::int64_t step = agreed_checkpoint(decision, false);
+  const Agreed agreed = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
-  if (step >= 0) {
-    reader.emplace(rank_.world.record.store->open(step));
+  if (agreed.slot >= 0) {
+    reader.emplace(rank_.world.record.places->at(agreed.place).open(agreed.slot));
     add_decoders(*reader);
   }
   RestoredRows restored;
   if (holds)
     restored =
         rank_.state.restore_rows(reader ? &*reader : nullptr, is_lost, rank_.world.settings.run.seed_init);
-  record.from_slot = std::max<std::int64_t>(0, step);
+  record.from_slot = std::max<std::int64_t>(0, agreed.slot);
   record.from_samples = reader ? samples_of(*reader) : 0;
   for (const int shard : shards) report_restored(shard, record.from_slot, record.from_samples);
   return restored;
@@ -111,20 +113,21 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
 /// The rank ends here and is built again at the returned slot. What happened since goes from the metrics.
 std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::int64_t slot,
                                         FailedEvent& record, bool asked) {
-  const std::int64_t step = agreed_checkpoint(decision, true);
+  const Agreed agreed = agreed_checkpoint(decision, true);
   std::int64_t timeline = rank_.world.start.timeline + 1;
-  if (step >= 0) {
-    const CheckpointReader reader = rank_.world.record.store->open(step);
+  if (agreed.slot >= 0) {
+    const CheckpointReader reader = rank_.world.record.places->at(agreed.place).open(agreed.slot);
     record.from_samples = samples_of(reader);
     timeline = std::max(timeline, reader.timeline() + 1);
   }
-  record.from_slot = std::max<std::int64_t>(0, step);
+  record.from_slot = std::max<std::int64_t>(0, agreed.slot);
   if (WallTimeBreakdown* mine = rank_.wall_time()) mine->back_to(record.from_slot);
   if (rank_.world.place.survives) rank_.world.survival.forget();
   rolls_back_ = true;
   StartPoint::RollBack target;
   target.epoch = rank_.epoch + 1;
-  target.slot = step;
+  target.slot = agreed.slot;
+  target.place = agreed.place;
   // Emulated failures come before the slot, deaths in it.
   target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;

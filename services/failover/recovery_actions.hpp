@@ -7,6 +7,7 @@
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/save_places.hpp>
 
 #include <cstdint>
 #include <map>
@@ -45,7 +46,12 @@ class RecoveryActions {
   void end(std::string_view status) const;
 
  private:
-  std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const;
+  /// A generation that all ranks go on from; slot -1: none.
+  struct Agreed {
+    std::int64_t slot = -1;
+    int place = kRunFolder;
+  };
+  Agreed agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const;
   void report_restored(int shard, std::int64_t slot, std::int64_t samples) const;
 
   RankContext rank_;

@@ -153,7 +153,7 @@ void Survivor::rejoin() {
     rank_.lines.take();
     from_.saves.report(held->unfinished_saves);
   }
-  from_.saves.set_newest(rank_.world.start.restored_slot);
+  from_.saves.set_newest(rank_.world.start.restored_slot, rank_.world.start.restored_place);
   share_state(survivors);
   from_.phases.begin();
   rank_.counters.wall_s = rank_.world.start.restored_wall_s;
@@ -198,8 +198,9 @@ void Survivor::restore_kept(double began_s) {
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
   rank_.parts.recovery->bring_back(*survivors.kept);
-  from_.saves.set_newest(rank_.world.start.restored_slot <= *survivors.kept ? rank_.world.start.restored_slot
-                                                                            : -1);
+  const StartPoint& start = rank_.world.start;
+  from_.saves.set_newest(start.restored_slot <= *survivors.kept ? start.restored_slot : -1,
+                         start.restored_place);
   rank_.counters.wall_s = rank_.world.start.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
   from_.phases.begin(true);

@@ -89,6 +89,7 @@ void RecoveryLog::saved(const SavedEvent& event, const SaveResult& result) {
                {"write_s", result.write_s},
                {"commit_s", result.commit_s}};
   if (!committed) line["bytes"] = 0;
+  if (!event.place.empty()) line["place"] = event.place;
   if (!result.error.empty()) line["error"] = result.error;
   if (costs_ && committed) {
     EmulatedCharges charge;

@@ -28,6 +28,7 @@ struct SavedEvent {
   std::int64_t base_slot = -1;
   bool free = false;   ///< before the first slot or after the last: nothing is charged
   double stall_s = 0;  ///< of the training thread
+  std::string place;   ///< name of it; "" in the run's folder
 };
 
 struct FailedEvent {

@@ -16,11 +16,13 @@ constexpr double kMetricsIntervalSeconds = 1.0;
 
 }  // namespace
 
-void RunRecord::open_store(int keep, std::function<void(const char*)> hook) {
+void RunRecord::open_store(const KeptPlaces& kept, const std::function<void(const char*)>& hook) {
   StoreOptions options;
-  options.keep = std::max(2, keep);
-  options.hook = std::move(hook);
+  options.keep = std::max(2, kept.keep);
+  options.hook = hook;
   store = std::make_unique<CheckpointStore>(files_, folder.path + "/checkpoints", options);
+  const std::string owner = kept.beside.empty() ? "" : run_owner(files_, folder.path);
+  places = std::make_unique<CheckpointPlaces>(files_, *store, kept.beside, owner, hook);
 }
 
 void RunRecord::open_metrics() {
@@ -50,7 +52,7 @@ void RunRecord::end_segment(const std::string& reason) {
 std::string RunRecord::newest_checkpoint_text() const {
   std::vector<std::int64_t> whole;
   try {
-    if (store != nullptr) whole = store->generations();
+    if (places != nullptr) whole = places->generations();
   } catch (const Error&) {
     // The failure being reported matters more than an unreadable folder.
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loop/compute_cost.hpp"
+#include "record/checkpoint_places.hpp"
 #include "record/metrics.hpp"
 #include "record/recovery_log.hpp"
 #include "record/run_files.hpp"
@@ -25,8 +26,8 @@ class RunRecord {
  public:
   explicit RunRecord(FileSystem& files) : files_(files) {}
 
-  /// `hook` is called with the name of each phase of a save.
-  void open_store(int keep, std::function<void(const char*)> hook);
+  /// Once the folder is known. `hook` is called with the name of each phase of a save.
+  void open_store(const KeptPlaces& kept, const std::function<void(const char*)>& hook);
   void open_metrics();
   /// Slots after this one will be computed again: their lines go.
   void go_back(std::int64_t slot);
@@ -36,7 +37,8 @@ class RunRecord {
   /// "; the newest checkpoint is that of slot 40"
   std::string newest_checkpoint_text() const;
 
-  std::unique_ptr<CheckpointStore> store;
+  std::unique_ptr<CheckpointStore> store;    ///< in the run's folder
+  std::unique_ptr<CheckpointPlaces> places;  ///< that one, and those of the recovery policy
   RunFolder folder;
   std::unique_ptr<AttemptLock> lock;
   std::unique_ptr<MetricsWriter> metrics;

@@ -50,6 +50,7 @@ Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans,
       shape_(shape),
       selector_(rank.parts.recovery.offered<SaveSelector>()),
       codec_(rank.parts.recovery.offered<RowCodec>()),
+      places_(rank.parts.recovery.offered<SavePlaces>()),
       exchange_(rank.index, *rank.world.links.training_hub, *rank.world.links.saving_hub, &account) {}
 
 std::int64_t Saves::bytes_of_all_ranks() const {
@@ -91,25 +92,40 @@ void Saves::ask(Boundary& due) {
 
 void Saves::plan(Boundary& due) {
   plan_ = {};
+  place_ = kRunFolder;
   stops_ = due.stop;
   // At slot 0 there is nothing to lose, but increments need a base.
   if (!can_save_ && (rank_.parts.recovery->keep() == 0 || due.slot > 0)) return;
   due.moment.requested = (due.asked & kControlSave) != 0;
   plan_ = rank_.parts.recovery->plan_save(due.moment);
+  place_ = planned_place(due);
   if (due.stop) keep_all(due);
   if (due.moment.requested && !plan_.save) force(due);
   due.acts |= plan_.save;
 }
 
+int Saves::planned_place(const Boundary& due) const {
+  if (!plan_.save || places_ == nullptr) return kRunFolder;
+  const int place = rank_.parts.recovery.guarded(*places_)->place(due.moment);
+  const int count = rank_.world.record.places->count();
+  if (place < kRunFolder || place >= count) {
+    fail_plugin(
+        fmt::format("recovery '{}' saves slot {} in place {}; it has {} beside the run's folder, which is {}",
+                    rank_.parts.recovery.id(), due.slot, place, count, kRunFolder));
+  }
+  return place;
+}
+
 void Saves::force(Boundary& due) {
   plan_ = {};
+  place_ = kRunFolder;
   plan_.save = due.moment.forced = true;
 }
 
 /// A run that is stopped early and resumed must end in the bits of one that was not stopped.
 void Saves::keep_all(Boundary& due) {
   const bool cut_short = due.slot < rank_.world.settings.run.steps;
-  if (cut_short && !(plan_.save && plan_.consistent)) force(due);
+  if (cut_short && !(plan_.save && plan_.consistent && place_ == kRunFolder)) force(due);
 }
 
 void Saves::at_boundary(Boundary& due) {
@@ -146,18 +162,24 @@ void Saves::save(const SaveMoment& moment, bool last) {
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_.index == 0) rank_.world.record.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
+  // A place is there because it is quick to write; a checkpoint that lasts longer is not skipped for it.
+  if (place_ == kRunFolder && writing_to_ != kRunFolder) {
+    exchange_.any(false);  // every rank has handed its copy over: waiting cannot hold one back
+    saver_->wait(kLastSaveSeconds);
+  }
   const bool waits = last || !plan_.background || rank_.emulated != nullptr;
   SavedEvent event;
   event.slot = moment.slot;
   event.samples = rank_.counters.samples;
   event.plain_bytes = state_bytes_;
+  event.place = rank_.world.record.places->name(place_);
   event.free = moment.slot == 0 || moment.slot == rank_.world.settings.run.steps;
   if (saver_->ready(moment.slot)) {
     hand_over(std::move(plan_), moment, event);
   } else {
-    rank_.host.log(
-        LogLevel::kWarning,
-        fmt::format("checkpoint of slot {} skipped: the previous one is still being written", moment.slot));
+    rank_.host.log(LogLevel::kWarning,
+                   fmt::format("checkpoint of slot {}{} skipped: the previous one is still being written",
+                               moment.slot, rank_.world.record.places->where(place_)));
   }
   event.stall_s = base::seconds_since(begin);
   handed_over_.push_back(event);
@@ -176,6 +198,7 @@ void Saves::save(const SaveMoment& moment, bool last) {
 void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event) {
   take_results();
   if (selector_ != nullptr) rank_.parts.recovery.guarded(*selector_)->select(moment, plan);
+  if (place_ != kRunFolder) plan.everything = plan.consistent = true;
   if (plan.base_slot == kNewestBase) {
     plan.base_slot = newest_committed_;
     if (newest_committed_ < 0) plan.everything = plan.consistent = true;
@@ -202,7 +225,9 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   request.consistent = plan.consistent;
   request.items = buffers_.items();
   request.meta = buffers_.meta();
+  saver_->use(rank_.world.record.places->at(place_));
   saver_->submit(request);
+  writing_to_ = place_;
   buffers_.release_tables();
   if (spans_.wanted()) handed_over_s_ = spans_.now();
   if (rank_.emulated != nullptr) rank_.emulated->saved(plan);
@@ -223,17 +248,19 @@ void Saves::take_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
     rank_.parts.recovery->on_save(saved);
+    const std::string place(place_of(saved.step));
+    const std::string where = place.empty() ? "" : " in " + place;
     log(saved);
     switch (saved.status) {
       case SaveStatus::kCommitted:
-        newest_committed_ = saved.step;
+        if (place.empty()) newest_committed_ = saved.step;
         for (KeptRows* const rows : rank_.state.kept_rows()) rows->committed(saved.step);
-        error_.clear();
+        if (place.empty()) error_.clear();
         rank_.host.log(
             LogLevel::kInfo,
             fmt::format(
-                "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
-                saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
+                "checkpoint of slot {} saved{}: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
+                saved.step, where, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
         if (spans_.wanted() && !rank_.world.clock->simulated())
           spans_.add({"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
         rank_.lines.add(saved.step, Split::kTrain, "checkpoint_s",
@@ -243,12 +270,24 @@ void Saves::take_results() {
         rank_.lines.add(saved.step, Split::kTrain, "checkpoint_skipped", 1);
         break;
       case SaveStatus::kAborted:
-        error_ = fmt::format("checkpoint of slot {} could not be saved: {}", saved.step, saved.error);
-        rank_.host.log(LogLevel::kError, error_);
+        report_aborted(saved, where);
         rank_.lines.add(saved.step, Split::kTrain, "checkpoint_failed", 1);
         break;
     }
   }
+}
+
+std::string_view Saves::place_of(std::int64_t slot) const {
+  const auto event = std::ranges::find(handed_over_, slot, &SavedEvent::slot);
+  return event == handed_over_.end() ? std::string_view() : event->place;
+}
+
+/// Where a place beside the run's folder is full or gone, that folder serves: the run ends as one without it.
+void Saves::report_aborted(const SaveResult& saved, const std::string& where) {
+  const std::string text =
+      fmt::format("checkpoint of slot {} could not be saved{}: {}", saved.step, where, saved.error);
+  rank_.host.log(LogLevel::kError, text);
+  if (where.empty()) error_ = text;
 }
 
 void Saves::log(const SaveResult& result) {
@@ -262,7 +301,7 @@ void Saves::log(const SaveResult& result) {
 
 /// The store knows which of the saves that were under way when the run was interrupted are whole.
 void Saves::report(std::span<const std::int64_t> slots) {
-  const std::vector<std::int64_t> whole = rank_.world.record.store->generations();
+  const std::vector<std::int64_t> whole = rank_.world.record.places->generations();
   for (const std::int64_t slot : slots) {
     SaveResult result;
     result.step = slot;

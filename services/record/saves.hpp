@@ -12,12 +12,14 @@
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/save_places.hpp>
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::train {
@@ -56,8 +58,9 @@ class Saves final : public Service {
   /// After an interruption: tells the policy how the saves ended that were under way.
   void report(std::span<const std::int64_t> slots);
 
-  /// The newest committed checkpoint is that of `slot`; -1: there is none.
-  void set_newest(std::int64_t slot) { newest_committed_ = slot; }
+  /// The newest committed checkpoint is that of `slot`; -1: there is none. Increments have their base in the
+  /// run's folder.
+  void set_newest(std::int64_t slot, int place) { newest_committed_ = place == kRunFolder ? slot : -1; }
   const std::string& error() const { return error_; }
   /// Slots of saves whose ends are not known yet.
   std::vector<std::int64_t> unfinished() const;
@@ -66,12 +69,15 @@ class Saves final : public Service {
   /// Bytes that the ranks together would write, as in memory.
   std::int64_t bytes_of_all_ranks() const;
   void force(Boundary& due);
+  int planned_place(const Boundary& due) const;
+  std::string_view place_of(std::int64_t slot) const;
   void save_planned(Boundary& due);
   void keep_all(Boundary& due);
   /// `last`: all ranks stop at this boundary. A request to stop does not decide it: ranks learn of it at
   /// different times.
   void save(const SaveMoment& moment, bool last);
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
+  void report_aborted(const SaveResult& saved, const std::string& where);
   void log(const SaveResult& result);
 
   RankContext rank_;
@@ -80,10 +86,13 @@ class Saves final : public Service {
   RunShape shape_;
   SaveSelector* selector_;                 ///< of the policy; null when it has none
   RowCodec* codec_;                        ///< likewise
+  SavePlaces* places_;                     ///< likewise
   bool can_save_ = false, stops_ = false;  ///< at this boundary, as it was planned
   SavePlan plan_;                          ///< likewise
+  int place_ = kRunFolder;                 ///< that it goes to
+  int writing_to_ = kRunFolder;            ///< the newest save that was handed over
   std::deque<SavedEvent> handed_over_;     ///< saves whose results are not known yet
-  std::int64_t newest_committed_ = -1;     ///< slot of that checkpoint
+  std::int64_t newest_committed_ = -1;     ///< slot of that checkpoint, in the run's folder
   std::int64_t state_bytes_ = 0;           ///< of all ranks, what an emulated complete save writes
   double last_save_s_ = 0;
   double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint

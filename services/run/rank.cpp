@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -159,11 +160,17 @@ void Rank::restore() {
     trainer_.initial()->close();
     return services_->phases().begin();
   }
-  CheckpointReader reader = world_.record.store->open(world_.start.restored_slot);
+  const CheckpointPlaces& places = *world_.record.places;
+  const int place = world_.start.restored_place;
+  CheckpointReader reader = places.at(place).open(world_.start.restored_slot);
   services_->actions().add_decoders(reader);
   counters_.wall_s = world_.start.restored_wall_s;
   take_state(reader, Continued::kResume);
-  services_->saves().set_newest(counters_.slot);
+  services_->saves().set_newest(counters_.slot, place);
+  if (places.count() > 0) {
+    with_.host.log(LogLevel::kInfo, fmt::format("continues from the checkpoint of slot {} in {}",
+                                                counters_.slot, places.at(place).folder()));
+  }
   services_->phases().begin();
   if (services_->emulated() != nullptr && epoch_ == 0)
     services_->emulated()->start_at(slots_.progress().first_slot);
@@ -189,6 +196,30 @@ void Rank::take_state(CheckpointReader& reader, Continued continued) {
     std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
   lines_.take();
   slots_.progress().begin_at(counters_.slot);
+}
+
+KeptPlaces Rank::kept() const {
+  KeptPlaces kept{parts_.recovery->keep(), {}};
+  auto* const offered = parts_.recovery.offered<SavePlaces>();
+  if (offered == nullptr) return kept;
+  const std::span<const SavePlace> places = parts_.recovery.guarded(*offered)->places();
+  for (const SavePlace& place : places) {
+    if (place.name.empty() || place.folder.empty() || place.keep < 2) {
+      fail_plugin(fmt::format(
+          "recovery '{}' keeps {} checkpoints in place '{}', folder '{}'; a place has a name and a "
+          "folder, and keeps at least 2",
+          parts_.recovery.id(), place.keep, place.name, place.folder));
+    }
+    kept.beside.push_back(
+        {std::string(place.name), std::filesystem::absolute(place.folder).string(), place.keep});
+  }
+  if (!kept.beside.empty() && kept.keep == 0) {
+    fail_plugin(
+        fmt::format("recovery '{}' keeps checkpoints in place '{}' and none in the run's folder, from "
+                    "which a run that is stopped is resumed; keep() must be at least 2",
+                    parts_.recovery.id(), kept.beside[0].name));
+  }
+  return kept;
 }
 
 Manifest Rank::describe() const {

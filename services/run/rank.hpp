@@ -74,6 +74,8 @@ class Rank final : private SlotQueue::Owner {
   }
   Survivor& survivor() { return services_->survivor(); }
   int keep() const { return parts_.recovery->keep(); }
+  /// Where the policy keeps checkpoints. Throws Error(kPlugin) for places that no store can be made of.
+  KeptPlaces kept() const;
   /// Whether the policy, had everything failed, would go on from rows of several moments.
   bool continues_mixed() const { return services_->actions().continues_mixed(); }
 

@@ -301,10 +301,12 @@ bool World::goes_on_from_checkpoint() const {
   return !CheckpointStore(*files, attempt + "/checkpoints", {}).generations().empty();
 }
 
-void World::open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check) {
+void World::open(const KeptPlaces& kept, bool mixed,
+                 const std::function<void(const CheckpointReader&)>& check) {
   const std::string base = base_folder();
   try {
-    open_folder(base, keep, mixed, check);
+    require_writable(*files, kept.beside);
+    open_folder(base, kept, mixed, check);
   } catch (const FileError& error) {
     fail_run(
         fmt::format("the run's folder '{}' cannot be used: {}. Nothing was trained; make room, or choose "
@@ -314,13 +316,13 @@ void World::open(int keep, bool mixed, const std::function<void(const Checkpoint
   }
 }
 
-void World::open_folder(const std::string& base, int keep, bool mixed,
+void World::open_folder(const std::string& base, const KeptPlaces& kept, bool mixed,
                         const std::function<void(const CheckpointReader&)>& check) {
   record.folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
   record.lock = std::make_unique<AttemptLock>(record.folder.path);
   record.result.folder = record.folder.path;
 
-  record.open_store(keep, [this](const char* name) { phase.enter(name); });
+  record.open_store(kept, [this](const char* name) { phase.enter(name); });
   if (request.resume) find_checkpoint(mixed, check);
   const std::vector<LockedPlugin> plugins = plugins_of_run();
   files->write_text_atomically(record.folder.path + "/config.resolved.toml",
@@ -341,17 +343,15 @@ void World::open_folder(const std::string& base, int keep, bool mixed,
 }
 
 void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {
-  const RestorePoint point = record.store->recover(!mixed);
-  for (const RejectedGeneration& bad : point.rejected) {
-    record.notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}",
-                                       bad.step, bad.path, bad.reason));
-  }
+  const PlacedPoint point = record.places->recover(!mixed);
+  for (const RejectedGeneration& bad : point.rejected) record.notes.push_back(rejected_text(bad));
   start.restored_slot = point.step;
+  start.restored_place = point.place;
   if (start.restored_slot >= 0) {
-    const CheckpointReader reader = record.store->open(start.restored_slot);
+    const CheckpointReader reader = record.places->at(point.place).open(point.step);
     check(reader);
     // Later saves are of another continuation.
-    start.timeline = reader.timeline() + (record.store->generations().back() > start.restored_slot ? 1 : 0);
+    start.timeline = reader.timeline() + (record.places->generations().back() > start.restored_slot ? 1 : 0);
   }
   if (start.restored_slot < 0)
     record.notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
@@ -547,12 +547,12 @@ RunResult World::run() {
     if (start.epoch == 0) {
       if (place.generation > 0 && request.resume) self.survivor().find_survivors();
       if (rank == 0) {
-        open(self.keep(), request.resume && self.continues_mixed(),
+        open(self.kept(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.trainer().check(reader); });
         if (owes_evaluation())
           links.control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
       }
-      share_opening(rank, self.keep());
+      share_opening(rank, self.kept());
     } else {
       if (rank == 0) record.go_back(std::max<std::int64_t>(start.restored_slot, 0));
       links.end_hub->exchange(rank, "open");
@@ -664,23 +664,25 @@ void World::agree(TextExchange& among, int rank, std::string_view what, const st
 }
 
 // The folder and the place to continue from are rank 0's findings; the others see the same files.
-void World::share_opening(int rank, int keep) {
+void World::share_opening(int rank, const KeptPlaces& kept) {
   const std::vector<std::string> all = links.end_hub->exchange(
-      rank,
-      rank == 0
-          ? fmt::format("{}\n{}\n{:a}\n{}\n{}\n", std::filesystem::absolute(record.folder.path).string(),
-                        start.restored_slot, start.restored_wall_s, record.recorded_kernels, start.timeline)
-          : "open");
+      rank, rank == 0 ? fmt::format("{}\n{}\n{:a}\n{}\n{}\n{}\n",
+                                    std::filesystem::absolute(record.folder.path).string(),
+                                    start.restored_slot, start.restored_wall_s, record.recorded_kernels,
+                                    start.timeline, start.restored_place)
+                      : "open");
   if (threads_only() || rank == 0) return;
   std::istringstream opened(all[0]);
-  std::string slot, wall, line;
+  std::string slot, wall, line, restored;
   std::getline(opened, record.folder.path);
   std::getline(opened, slot);
   std::getline(opened, wall);
   std::getline(opened, record.recorded_kernels);
   std::getline(opened, line);
+  std::getline(opened, restored);
   start.restored_slot = std::stoll(slot);
   start.timeline = std::stoll(line);
+  start.restored_place = std::stoi(restored);
   start.restored_wall_s = std::strtod(wall.c_str(), nullptr);
   if (!files->exists(record.folder.path)) {
     fail_run(
@@ -689,7 +691,8 @@ void World::share_opening(int rank, int keep) {
                     rank, host_name(), record.folder.path));
   }
   record.result.folder = record.folder.path;
-  record.open_store(keep, [this](const char* name) { phase.enter(name); });
+  require_writable(*files, kept.beside);
+  record.open_store(kept, [this](const char* name) { phase.enter(name); });
 }
 
 // The end of a run whose kernel does not return (pass_watch.hpp). The other ranks hear of it as of every

@@ -57,6 +57,7 @@ struct StartPoint {
   struct RollBack {
     std::uint32_t epoch = 0;
     std::int64_t slot = -1;        ///< checkpoint; -1 = from the start
+    int place = kRunFolder;        ///< where it is
     std::int64_t faults_from = 0;  ///< [[fault]]s of earlier slots have happened
     std::int64_t timeline = 0;
     double wall_s = 0;
@@ -69,6 +70,7 @@ struct StartPoint {
     if (epoch == target.epoch) return;  // another rank of this process was first
     epoch = target.epoch;
     restored_slot = target.slot;
+    restored_place = target.place;
     faults_from = target.faults_from;
     timeline = target.timeline;
     restored_wall_s = target.wall_s;
@@ -79,6 +81,7 @@ struct StartPoint {
   }
 
   std::int64_t restored_slot = -1;     ///< checkpoint to continue from; -1 = from the start
+  int restored_place = kRunFolder;     ///< where it is
   double restored_wall_s = 0;          ///< of the slots before it
   std::uint64_t earlier_bytes = 0;     ///< sent by rank 0 in earlier segments (modulo 2^64)
   std::optional<Survivors> survivors;  ///< the run goes on from what ranks hold in memory
@@ -132,7 +135,7 @@ struct World {
   /// it.
   /// `check` looks at the checkpoint to continue from before anything is written.
   /// `mixed`: a checkpoint whose rows are of several moments will do.
-  void open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check);
+  void open(const KeptPlaces& kept, bool mixed, const std::function<void(const CheckpointReader&)>& check);
 
   const Config& config;
   Registry& registry;
@@ -172,7 +175,7 @@ struct World {
   /// the loop.
   bool owes_evaluation() const;
   std::string base_folder() const;  ///< of the run's attempts
-  void open_folder(const std::string& base, int keep, bool mixed,
+  void open_folder(const std::string& base, const KeptPlaces& kept, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
   // The end of a run whose kernel does not return.
@@ -190,7 +193,7 @@ struct World {
   /// replaced, unless the request accepts that.
   std::vector<LockedPlugin> plugins_of_run();
   void connect(const WorldSpec& spec);
-  void share_opening(int rank, int keep);
+  void share_opening(int rank, const KeptPlaces& kept);
 
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool only_built_ = false;

@@ -17,10 +17,10 @@ TENON_ABI_BEGIN
 struct AsyncSaver::State {
   using SteadyClock = std::chrono::steady_clock;
 
-  State(CheckpointStore& store_, int rank_, int world_, SaveExchange& exchange_, Copier copier_)
-      : store(store_), rank(rank_), world(world_), exchange(exchange_), copier(std::move(copier_)) {}
+  State(CheckpointStore& to, int rank_, int world_, SaveExchange& exchange_, Copier copier_)
+      : store(&to), rank(rank_), world(world_), exchange(exchange_), copier(std::move(copier_)) {}
 
-  CheckpointStore& store;
+  CheckpointStore* store;
   const int rank;
   const int world;
   SaveExchange& exchange;
@@ -116,10 +116,10 @@ SaveResult AsyncSaver::State::persist() {
   SaveResult result;
   try {
     if (copy_error.empty()) {
-      result = store.save(request, rank, world, exchange);
+      result = store->save(request, rank, world, exchange);
     } else {
       // The others wait for this rank's report: one without a copy makes the coordinator abort everywhere.
-      result = store.fail(request, rank, world, copy_error, exchange);
+      result = store->fail(request, rank, world, copy_error, exchange);
     }
   } catch (const std::exception& error) {
     result.error = error.what();
@@ -184,7 +184,7 @@ void AsyncSaver::submit(const SaveRequest& request) {
   const auto start = State::SteadyClock::now();
   state_->copy_error.clear();
   try {
-    state_->store.phase("copy");
+    state_->store->phase("copy");
     state_->copy(request);
   } catch (const std::exception& error) {
     state_->copy_error = std::string("copy failed: ") + error.what();
@@ -198,6 +198,10 @@ void AsyncSaver::submit(const SaveRequest& request) {
     state_->busy = true;
   }
   state_->changed.notify_all();
+}
+
+void AsyncSaver::use(CheckpointStore& store) {
+  state_->store = &store;
 }
 
 bool AsyncSaver::busy() const {

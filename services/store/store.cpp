@@ -12,9 +12,13 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <set>
 
 namespace tenon::checkpoint {
+
+// Meta entry of StoreOptions::owner.
+constexpr char kOwner[] = "core/owner";
 
 // Stage 1 of a save: one rank's parts become one safetensors file in `step-<n>.tmp/`, on the medium when this
 // ends.
@@ -167,6 +171,7 @@ std::string CheckpointStore::write_part(const SaveRequest& request, int rank, in
     }
     report.part.tensors = std::move(content.tensors);
     for (const MetaBlock& block : request.meta) report.part.meta[block.name] = block.value;
+    if (!options_.owner.empty()) report.part.meta[kOwner] = options_.owner;
     return report_text(report);
   } catch (const std::exception& error) {
     report = empty_report(request, rank, world_size);
@@ -377,11 +382,20 @@ struct Candidate {
   bool consistent = true;
 };
 
-Candidate candidate_of(FileSystem& files, const std::string& folder, std::int64_t step) {
+// `owner`: as in StoreOptions.
+Candidate candidate_of(FileSystem& files, const std::string& folder, std::int64_t step,
+                       const std::string& owner) {
   const Generation generation(files, folder + "/" + folder_name(FolderKind::kComplete, step));
   const Manifest& manifest = generation.manifest();
   if (manifest.step != step) {
     fail_run(fmt::format("{}: its manifest is of step {}", generation.path(), manifest.step));
+  }
+  if (!owner.empty()) {
+    const auto found = manifest.meta.find(kOwner);
+    const std::string theirs = found == manifest.meta.end() ? "none" : found->second;
+    if (theirs != owner)
+      fail_run(
+          fmt::format("{}: it is of another run: owner {}, expected {}", generation.path(), theirs, owner));
   }
   return {step,
           manifest.timeline,
@@ -475,6 +489,30 @@ std::vector<std::int64_t> CheckpointStore::generations() const {
   return steps;
 }
 
+void CheckpointStore::tidy() noexcept {
+  try {
+    if (files_.exists(folder_)) remove_leftovers(files_, folder_);
+  } catch (const std::exception&) {
+    // Left-overs are never read; a medium that cannot be written can still be restored from.
+  }
+}
+
+std::optional<GenerationAge> CheckpointStore::newest(bool consistent_only) const {
+  std::optional<GenerationAge> newest;
+  for (const std::int64_t step : generations()) {
+    GenerationAge age{std::numeric_limits<std::int64_t>::max(), step};
+    try {
+      const Candidate candidate = candidate_of(files_, folder_, step, options_.owner);
+      if (!candidate.consistent && consistent_only) continue;
+      age.timeline = candidate.timeline;
+    } catch (const Error&) {
+      // Its age is unknown until recover() has judged it.
+    }
+    newest = std::max(newest.value_or(age), age);
+  }
+  return newest;
+}
+
 void CheckpointStore::verify(std::int64_t step) const {
   std::int64_t base = step;
   std::uint32_t expected = 0;
@@ -497,18 +535,14 @@ void CheckpointStore::verify(std::int64_t step) const {
 RestorePoint CheckpointStore::recover(bool consistent_only) {
   RestorePoint point;
   if (!files_.exists(folder_)) return point;
-  try {
-    remove_leftovers(files_, folder_);
-  } catch (const FileError&) {
-    // Left-overs are never read; a medium that cannot be written can still be restored from.
-  }
+  tidy();
   const auto reject = [&](std::int64_t step, const std::string& reason) {
     point.rejected.push_back({step, reason, move_aside(files_, folder_, step)});
   };
   std::vector<Candidate> candidates;
   for (const std::int64_t step : generations()) {
     try {
-      candidates.push_back(candidate_of(files_, folder_, step));
+      candidates.push_back(candidate_of(files_, folder_, step, options_.owner));
     } catch (const Error& error) {
       if (!is_damage(error)) throw;
       reject(step, error.what());
@@ -533,7 +567,7 @@ std::vector<std::int64_t> CheckpointStore::collect_garbage() {
   std::vector<Candidate> candidates;
   for (const std::int64_t step : generations()) {
     try {
-      candidates.push_back(candidate_of(files_, folder_, step));
+      candidates.push_back(candidate_of(files_, folder_, step, options_.owner));
     } catch (const Error& error) {
       // The bases of an unreadable one are unknown, so nothing may go.
       if (!says_what_it_is(error)) throw;

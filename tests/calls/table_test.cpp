@@ -20,6 +20,7 @@
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/reward.hpp>
+#include <tenon/save_places.hpp>
 #include <tenon/stepwise.hpp>
 #include <tenon/sync_extra.hpp>
 
@@ -156,6 +157,10 @@ struct Counting final : PrecisionMetrics {
 struct Selecting final : SaveSelector {
   void select(const SaveMoment&, SavePlan&) override {}
 };
+struct Placing final : SavePlaces {
+  std::span<const SavePlace> places() const override { return {}; }
+  int place(const SaveMoment&) const override { return kRunFolder; }
+};
 struct Varying final : NotRepeatable {
   std::string reason() const override { return "of this test"; }
 };
@@ -179,6 +184,7 @@ Binding binding;
 Scaling scaling;
 Counting counting;
 Selecting selecting;
+Placing placing;
 Varying varying;
 Reaching reaching;
 Launched launched;
@@ -388,6 +394,10 @@ const std::vector<Row> kRows = {
     {"SaveSelector",
      "one rank",
      {"recovery/1", "full", Origin::kAnswered, SaveSelector::kId, &selecting},
+     "tenon.recovery_basic"},
+    {"SavePlaces",
+     "one rank",
+     {"recovery/1", "full", Origin::kAnswered, SavePlaces::kId, &placing},
      "tenon.recovery_basic"},
     {"RowCodec",
      "increments",

@@ -5,6 +5,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/phases.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/save_places.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
 
@@ -36,6 +37,7 @@ Recovery::~Recovery() = default;
 RecoveryHost::~RecoveryHost() = default;
 RecoveryDecorator::~RecoveryDecorator() = default;
 RecoveryBase::~RecoveryBase() = default;
+SavePlaces::~SavePlaces() = default;
 SaveSelector::~SaveSelector() = default;
 RowCodec::~RowCodec() = default;
 Observer::~Observer() = default;

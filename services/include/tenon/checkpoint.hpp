@@ -82,6 +82,18 @@ struct StoreOptions {
   /// "manifest", "verify", "rename", "gc", "done". An exception thrown by it aborts the save like a failed
   /// write.
   std::function<void(const char* phase)> hook = {};
+  /// Not empty: written into every generation as the meta entry "core/owner". recover() rejects generations
+  /// of other owners.
+  std::string owner = {};
+};
+
+/// Order among generations: a later timeline wins over a later step.
+struct GenerationAge {
+  std::int64_t timeline = 0;
+  std::int64_t step = -1;
+  bool operator<(const GenerationAge& other) const {
+    return timeline != other.timeline ? timeline < other.timeline : step < other.step;
+  }
 };
 
 /// A generation that could not be used.
@@ -184,6 +196,12 @@ class CheckpointStore {
   /// matches its manifest. Those that do not are renamed to `step-<n>.bad` and reported. `consistent_only`
   /// passes over priority saves.
   RestorePoint recover(bool consistent_only);
+  /// Rank 0, while no rank saves: removes what a crash left of saves and removals, where the medium allows
+  /// it.
+  void tidy() noexcept;
+  /// Age of the newest generation by its manifest, content unchecked: what recover() may find at best. One
+  /// without a sound manifest counts as newer than all others.
+  std::optional<GenerationAge> newest(bool consistent_only) const;
   /// Steps of the generations there, ascending; none of them is checked.
   std::vector<std::int64_t> generations() const;
   /// Checks the manifests of the chain; file content is checked as it is read.
@@ -227,6 +245,8 @@ class AsyncSaver {
   void submit(const SaveRequest& request);
   /// ready, and submit if so.
   bool save(const SaveRequest& request);
+  /// Saves after this go to `store`, which outlives the saver. While nothing is in flight.
+  void use(CheckpointStore& store);
   bool busy() const;
   /// Waits until nothing is in flight. Throws DeadlineError, which names rank and step, after `seconds`.
   void wait(double seconds);
