@@ -65,6 +65,7 @@ constexpr Choice kPolicies[] = {
     {"checknrun", "type='checknrun', every=3, async=false, keep=50"},
     {"cpr", "type='cpr', partial='never', mtbf_seconds=0.01, save_seconds=1e-9, async=false, keep=50"},
     {"peer_memory", "type='peer_memory', every=3, copy_every=3, async=false, keep=50"},
+    {"multilevel", "type='multilevel', every=3, local_every=2, async=false, keep=50, local_keep=50"},
     {"spike_guard",
      "type='spike_guard', norm_factor=1e6, loss_factor=1e6, inner={type='full', every=3, async=false, "
      "keep=50}"},
@@ -220,6 +221,8 @@ class Neutral : public ::testing::TestWithParam<Cell> {
     choices.sets.emplace_back("run.eval_every=1");
     choices.sets.emplace_back("run.log_every=" + std::to_string(kLogEvery));
     choices.sets.push_back("recovery={" + std::string(watched.policy.toml) + "}");
+    if (std::string_view(watched.policy.name) == "multilevel")
+      choices.sets.push_back("recovery.local_folder='" + local_ + "'");
     choices.sets.push_back("observe=[{" + std::string(watched.observer.toml) + "}]");
     choices.sets.push_back("power={" + std::string(watched.power.toml) + "}");
     return choices;
@@ -234,11 +237,13 @@ class Neutral : public ::testing::TestWithParam<Cell> {
 
   CellRuns runs_;
   Choices plain_;
+  std::string local_;  ///< folder of policies that keep checkpoints beside the run's
 };
 
 TEST_P(Neutral, P7WhateverIsEvaluatedSavedWatchedOrPoweredTheRunIsTheSame) {
   const bool actors = std::string_view(GetParam().strategy.name).starts_with("shadow");
   const RunResult plain = train("plain", plain_);
+  local_ = fs::path(plain.folder).parent_path().string() + "_local";
   int number = 0;
   for (const Watched& watched : GetParam().watched) {
     SCOPED_TRACE(std::string(watched.policy.name) + ", " + watched.observer.name + ", " + watched.power.name);

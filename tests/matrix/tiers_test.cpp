@@ -85,6 +85,7 @@ constexpr Named kPolicies[] = {
     {"checknrun_one_shot", "type='checknrun', every=2, async=false, keep=50, increments='one_shot'"},
     {"checknrun_4_bits", "type='checknrun', every=2, async=false, keep=50, bits='4'"},
     {"peer_memory", "type='peer_memory', every=3, copy_every=3, async=false, keep=50"},
+    {"multilevel", "type='multilevel', every=3, async=false, keep=50"},
     {"spike_guard",
      "type='spike_guard', norm_factor=1e6, loss_factor=1e6, inner={type='full', every=3, async=false, "
      "keep=50}"},
