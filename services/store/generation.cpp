@@ -1,6 +1,8 @@
 // Names of generation folders and checked reads of their tensors.
 #include "store/generation.hpp"
 
+#include "store/canary.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,11 +14,10 @@ namespace tenon::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-constexpr std::pair<FolderKind, std::string_view> kSuffixes[] = {{FolderKind::kComplete, ""},
-                                                                 {FolderKind::kWriting, ".tmp"},
-                                                                 {FolderKind::kReplaced, ".old"},
-                                                                 {FolderKind::kRemoving, ".gc"},
-                                                                 {FolderKind::kRejected, ".bad"}};
+constexpr std::pair<FolderKind, std::string_view> kSuffixes[] = {
+    {FolderKind::kComplete, ""},     {FolderKind::kWriting, ".tmp"},
+    {FolderKind::kReplaced, ".old"}, {FolderKind::kRemoving, ".gc"},
+    {FolderKind::kRejected, ".bad"}, {FolderKind::kDistrusted, ".distrusted"}};
 
 }  // namespace
 
@@ -159,6 +160,19 @@ void Generation::verify() {
   for (const auto& [name, tensor] : manifest_.tensors) {
     for (const PartRecord& part : tensor.parts) entry_of(name, tensor, part);
     verify_rows(name, tensor);
+  }
+  verify_canaries();
+}
+
+void Generation::verify_canaries() const {
+  for (const DirectoryEntry& entry : files_.list(path_)) {
+    const std::optional<int> rank = canary_rank(entry.name);
+    if (!rank) continue;
+    const std::string label = path_ + "/" + entry.name;
+    const CanaryRecord canary = parse_canary(read_text(files_, label, kMaxCanaryBytes), label);
+    if (canary.slot != manifest_.step || canary.rank != *rank)
+      fail_run(fmt::format("{}: the canary of rank {} of slot {}; expected that of rank {} of slot {}", label,
+                           canary.rank, canary.slot, *rank, manifest_.step));
   }
 }
 

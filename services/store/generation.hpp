@@ -11,11 +11,12 @@ namespace tenon::checkpoint {
 
 /// Kind of a name in the checkpoint folder.
 enum class FolderKind {
-  kComplete,  ///< step-<n>
-  kWriting,   ///< step-<n>.tmp: a save in progress, or what a crash left of it
-  kReplaced,  ///< step-<n>.old: good until step-<n> is there again
-  kRemoving,  ///< step-<n>.gc
-  kRejected,  ///< step-<n>.bad
+  kComplete,    ///< step-<n>
+  kWriting,     ///< step-<n>.tmp: a save in progress, or what a crash left of it
+  kReplaced,    ///< step-<n>.old: good until step-<n> is there again
+  kRemoving,    ///< step-<n>.gc
+  kRejected,    ///< step-<n>.bad
+  kDistrusted,  ///< step-<n>.distrusted: every byte is as it was written, and it was not believed
   kOther,
 };
 
@@ -41,7 +42,8 @@ class Generation {
   std::int64_t copy_part(const std::string& name, const TensorRecord& tensor, const PartRecord& part,
                          const Box& wanted, std::span<std::byte> out,
                          const std::map<std::string, PartDecoder>& decoders);
-  /// Checks every byte: sizes, block digests, headers, that every part is where the manifest says, row lists.
+  /// Checks every byte: sizes, block digests, headers, that every part is where the manifest says, row lists,
+  /// and the canaries beside them.
   void verify();
 
  private:
@@ -56,6 +58,7 @@ class Generation {
                                            const PartRecord& part);
   const SafetensorsEntry& entry_of(const std::string& name, const TensorRecord& tensor,
                                    const PartRecord& part);
+  void verify_canaries() const;
   void verify_rows(const std::string& name, const TensorRecord& tensor);
 
   FileSystem& files_;

@@ -98,6 +98,16 @@ std::int64_t CheckpointReader::base() const {
 bool CheckpointReader::consistent() const {
   return state_->chain.front()->manifest().consistent;
 }
+bool CheckpointReader::encoded() const {
+  for (const auto& generation : state_->chain) {
+    for (const auto& [name, tensor] : generation->manifest().tensors) {
+      if (std::ranges::any_of(tensor.parts,
+                              [](const PartRecord& part) { return part.encoding != kPlainEncoding; }))
+        return true;
+    }
+  }
+  return false;
+}
 int CheckpointReader::world_size() const {
   return state_->chain.front()->manifest().world_size;
 }

@@ -441,18 +441,40 @@ bool is_damage(const Error& error) {
   return says_what_it_is(error) || (file_error != nullptr && file_error->code() == EIO);
 }
 
+std::string rename_aside(FileSystem& files, const std::string& folder, std::int64_t step, FolderKind kind) {
+  std::string to = folder + "/" + folder_name(kind, step);
+  remove_tree(files, to);
+  files.rename(folder + "/" + folder_name(FolderKind::kComplete, step), to);
+  files.sync_directory(folder);
+  return to;
+}
+
 std::string move_aside(FileSystem& files, const std::string& folder, std::int64_t step) {
-  std::string from = folder + "/" + folder_name(FolderKind::kComplete, step);
-  std::string to = folder + "/" + folder_name(FolderKind::kRejected, step);
   try {
-    remove_tree(files, to);
-    files.rename(from, to);
-    files.sync_directory(folder);
-    return to;
+    return rename_aside(files, folder, step, FolderKind::kRejected);
   } catch (const FileError&) {
     // On a medium that cannot be written the generation is passed over all the same.
-    return from;
+    return folder + "/" + folder_name(FolderKind::kComplete, step);
   }
+}
+
+// Increments that are read through `step`, newest first, without that one.
+std::vector<std::int64_t> built_on(std::int64_t step, const std::vector<Candidate>& candidates) {
+  std::vector<std::int64_t> steps;
+  for (const Candidate& candidate : candidates) {
+    const Candidate* link = &candidate;
+    // A chain is at most as long as there are candidates, whatever their manifests say.
+    for (std::size_t length = 0; link->base >= 0 && length < candidates.size(); ++length) {
+      if (link->base == step) {
+        steps.push_back(candidate.step);
+        break;
+      }
+      const auto base = std::ranges::find(candidates, link->base, &Candidate::step);
+      if (base == candidates.end() || base->crc != link->base_crc) break;
+      link = &*base;
+    }
+  }
+  return steps;
 }
 
 // Removes what a crash left of saves and removals.
@@ -514,9 +536,16 @@ std::optional<GenerationAge> CheckpointStore::newest(bool consistent_only) const
 }
 
 void CheckpointStore::verify(std::int64_t step) const {
+  std::int64_t link = step;
+  verify_chain(step, link);
+}
+
+// `link` is the generation that is being looked at: after an exception, the one at fault.
+void CheckpointStore::verify_chain(std::int64_t step, std::int64_t& link) const {
   std::int64_t base = step;
   std::uint32_t expected = 0;
   for (bool first = true; base >= 0; first = false) {
+    // Where the base is not there, or another one, the increment is at fault.
     Generation generation(files_, folder_ + "/" + folder_name(FolderKind::kComplete, base));
     if (generation.manifest().step != base) {
       fail_run(fmt::format("{}: its manifest is of step {}", generation.path(), generation.manifest().step));
@@ -526,18 +555,21 @@ void CheckpointStore::verify(std::int64_t step) const {
           "{} is not the base that step {} was built on: manifest CRC-32C {:08x}, expected {:08x}",
           generation.path(), step, generation.manifest_crc(), expected));
     }
+    link = base;
     generation.verify();
     base = generation.manifest().base;
     expected = generation.manifest().base_crc;
   }
 }
 
-RestorePoint CheckpointStore::recover(bool consistent_only) {
+RestorePoint CheckpointStore::recover(bool consistent_only, std::int64_t newest) {
   RestorePoint point;
   if (!files_.exists(folder_)) return point;
   tidy();
-  const auto reject = [&](std::int64_t step, const std::string& reason) {
-    point.rejected.push_back({step, reason, move_aside(files_, folder_, step)});
+  std::set<std::int64_t> gone;
+  const auto reject = [&](std::int64_t step, const std::string& reason, std::int64_t because = -1) {
+    if (!gone.insert(step).second) return;
+    point.rejected.push_back({step, reason, move_aside(files_, folder_, step), because});
   };
   std::vector<Candidate> candidates;
   for (const std::int64_t step : generations()) {
@@ -549,18 +581,47 @@ RestorePoint CheckpointStore::recover(bool consistent_only) {
     }
   }
   newest_first(candidates);
+  for (const std::int64_t unreadable : std::set(gone)) {
+    for (const std::int64_t step : built_on(unreadable, candidates))
+      reject(step, fmt::format("it is built on step {}, which was put aside", unreadable), unreadable);
+  }
   for (const Candidate& candidate : candidates) {
-    if (consistent_only && !candidate.consistent) continue;
+    const std::int64_t step = candidate.step;
+    if (step > newest || gone.contains(step) || (consistent_only && !candidate.consistent)) continue;
+    std::int64_t at_fault = step;
     try {
-      verify(candidate.step);
-      point.step = candidate.step;
+      verify_chain(step, at_fault);
+      point.step = step;
       break;
     } catch (const Error& error) {
       if (!is_damage(error)) throw;
-      reject(candidate.step, error.what());
+      reject(step, error.what(), at_fault == step ? -1 : at_fault);
+      for (const std::int64_t other : built_on(at_fault, candidates)) reject(other, error.what(), at_fault);
+      reject(at_fault, error.what());
+      newest = std::min(newest, step - 1);
     }
   }
   return point;
+}
+
+std::vector<RejectedGeneration> CheckpointStore::distrust(std::int64_t step, const std::string& reason) {
+  std::vector<Candidate> candidates;
+  for (const std::int64_t other : generations()) {
+    try {
+      candidates.push_back(candidate_of(files_, folder_, other, options_.owner));
+    } catch (const Error& error) {
+      if (!is_damage(error)) throw;
+      // recover() judges it.
+    }
+  }
+  newest_first(candidates);
+  std::vector<RejectedGeneration> distrusted;
+  // The base first: if this is interrupted, increments without it are not read either.
+  distrusted.push_back({step, reason, rename_aside(files_, folder_, step, FolderKind::kDistrusted)});
+  for (const std::int64_t other : built_on(step, candidates))
+    distrusted.push_back(
+        {other, reason, rename_aside(files_, folder_, other, FolderKind::kDistrusted), step});
+  return distrusted;
 }
 
 std::vector<std::int64_t> CheckpointStore::collect_garbage() {

@@ -242,6 +242,92 @@ TEST_F(Damage, P15_IncrementsFallWithTheirBase) {
   EXPECT_EQ(point.rejected[1].step, 2);
 }
 
+// Four generations go for one fault: one older generation takes their place, once.
+TEST(DamageOfChains, P15_OneFaultTakesAllThatIsBuiltOnItAtOnce) {
+  for (const char* file : {"rank0.safetensors", "MANIFEST.json"}) {
+    MemoryFiles files;
+    CheckpointStore store(files, kFolder, {.keep = 5});
+    save_step(store, 1, 1);
+    save_step(store, 2, 1);
+    SoloExchange solo;
+    for (const std::int64_t step : {3, 4, 5}) {
+      TinyModel newer(step);
+      const SaveItem item{"bias", newer.view("bias"), Shape{5}, Shape{0}};
+      SaveRequest request;
+      request.step = step;
+      request.base = step - 1;
+      request.items = {&item, 1};
+      ASSERT_EQ(store.save(request, 0, 1, solo).status, SaveStatus::kCommitted);
+    }
+    const std::string path = std::string(kFolder) + "/step-2/" + file;
+    std::string damaged = files.content(path);
+    damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
+    files.overwrite(path, damaged);
+    const RestorePoint point = store.recover(false);
+    EXPECT_EQ(point.step, 1);
+    ASSERT_EQ(point.rejected.size(), 4u);
+    for (const RejectedGeneration& bad : point.rejected)
+      EXPECT_EQ(bad.because, bad.step == 2 ? -1 : 2) << bad.step;
+    EXPECT_THAT(folder_names(files, kFolder),
+                ElementsAre("step-1", "step-2.bad", "step-3.bad", "step-4.bad", "step-5.bad"));
+  }
+}
+
+// Generations of an abandoned timeline are no older state of this one.
+TEST(DamageOfTimelines, P15_WhatTakesThePlaceOfADamagedOneIsOlder) {
+  MemoryFiles files;
+  CheckpointStore store(files, kFolder, {.keep = 4});
+  for (const std::int64_t step : {10, 20, 30}) save_step(store, step, 1);
+  TinyModel model(15);
+  SaveRequest request;
+  request.step = 15;
+  request.timeline = 1;
+  ASSERT_EQ(save_as_world(store, model, request, 1).status, SaveStatus::kCommitted);
+  EXPECT_EQ(store.recover(false).step, 15);
+  const std::string path = std::string(kFolder) + "/step-15/rank0.safetensors";
+  files.overwrite(path, files.content(path) + " ");
+  EXPECT_EQ(store.recover(false).step, 10);
+}
+
+TEST(Distrust, SetsAsideAGenerationAndWhatIsBuiltOnItForGood) {
+  MemoryFiles files;
+  CheckpointStore store(files, kFolder, {.keep = 4});
+  for (const std::int64_t step : {1, 2}) save_step(store, step, 1);
+  TinyModel newer(3);
+  const SaveItem item{"bias", newer.view("bias"), Shape{5}, Shape{0}};
+  SaveRequest request;
+  request.step = 3;
+  request.base = 2;
+  request.items = {&item, 1};
+  SoloExchange solo;
+  ASSERT_EQ(store.save(request, 0, 1, solo).status, SaveStatus::kCommitted);
+  const std::vector<RejectedGeneration> gone = store.distrust(2, "its canary differs");
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_EQ(gone[0].step, 2);
+  EXPECT_EQ(gone[0].because, -1);
+  EXPECT_EQ(gone[0].path, std::string(kFolder) + "/step-2.distrusted");
+  EXPECT_EQ(gone[1].step, 3);
+  EXPECT_EQ(gone[1].because, 2);
+  EXPECT_EQ(gone[1].reason, "its canary differs");
+  EXPECT_THAT(folder_names(files, kFolder), ElementsAre("step-1", "step-2.distrusted", "step-3.distrusted"));
+  EXPECT_THAT(store.generations(), ElementsAre(1));
+  EXPECT_EQ(CheckpointStore(files, kFolder, {}).recover(false).step, 1) << "another process";
+  // The slot can be saved again, and be distrusted again.
+  ASSERT_EQ(save_step(store, 2, 1).status, SaveStatus::kCommitted);
+  EXPECT_EQ(store.recover(false).step, 2);
+  EXPECT_EQ(store.distrust(2, "again").size(), 1u);
+  EXPECT_EQ(store.recover(false).step, 1);
+  EXPECT_THROW(store.distrust(2, "it is not there"), FileError);
+}
+
+TEST(Distrust, LooksForNothingNewerThanItIsTold) {
+  MemoryFiles files;
+  CheckpointStore store(files, kFolder, {.keep = 4});
+  for (const std::int64_t step : {1, 2, 3}) save_step(store, step, 1);
+  EXPECT_EQ(store.recover(false, 2).step, 2);
+  EXPECT_EQ(store.recover(false, 0).step, -1);
+}
+
 // Bad structure with a correct CRC: what a faulty writer, or a malicious one, could produce.
 TEST_F(Damage, ManifestsOfAnyContentGiveErrorsNeverCrashes) {
   const std::string original = files_.content(paths_[0]);

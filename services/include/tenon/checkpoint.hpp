@@ -9,6 +9,7 @@
 #include <tenon/tensor.hpp>
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -101,6 +102,8 @@ struct RejectedGeneration {
   std::int64_t step = 0;
   std::string reason;  ///< names the file and the block
   std::string path;    ///< where it is now (step-<n>.bad)
+  /// Step of the generation that was at fault, on which this one is built; -1: it was itself.
+  std::int64_t because = -1;
 };
 
 struct RestorePoint {
@@ -138,6 +141,7 @@ class CheckpointReader {
   std::int64_t timeline() const;
   std::int64_t base() const;  ///< -1 for a generation complete in itself
   bool consistent() const;
+  bool encoded() const;    ///< some part of the chain is in a recovery policy's own encoding
   int world_size() const;  ///< of the run that wrote it
   /// All tensors of the chain, by name.
   std::span<const TensorSpec> tensors() const;
@@ -192,10 +196,15 @@ class CheckpointStore {
   /// Removes what a save of `step` may have left. Never throws.
   void abort(std::int64_t step) noexcept;
 
-  /// Rank 0, while no rank saves: removes left-overs, then finds the newest generation whose every byte
-  /// matches its manifest. Those that do not are renamed to `step-<n>.bad` and reported. `consistent_only`
-  /// passes over priority saves.
-  RestorePoint recover(bool consistent_only);
+  /// Rank 0, while no rank saves: removes left-overs, then finds the newest generation of at most step
+  /// `newest` whose every byte matches its manifest. Those that do not are renamed to `step-<n>.bad` and
+  /// reported, together with the increments built on them; what is taken in their place is older.
+  /// `consistent_only` passes over priority saves.
+  RestorePoint recover(bool consistent_only, std::int64_t newest = std::numeric_limits<std::int64_t>::max());
+  /// Rank 0, while no rank saves: renames a generation that is whole and still not believed, and the
+  /// increments built on it, to `step-<n>.distrusted`. No reader takes these again. Throws FileError where
+  /// they cannot be renamed.
+  std::vector<RejectedGeneration> distrust(std::int64_t step, const std::string& reason);
   /// Rank 0, while no rank saves: removes what a crash left of saves and removals, where the medium allows
   /// it.
   void tidy() noexcept;
@@ -216,6 +225,7 @@ class CheckpointStore {
   friend class AsyncSaver;
   void phase(const char* name) const;
   void publish(std::int64_t step);
+  void verify_chain(std::int64_t step, std::int64_t& link) const;
   SaveResult conclude(std::int64_t step, const std::string& report, int rank, SaveExchange& exchange);
 
   FileSystem& files_;
