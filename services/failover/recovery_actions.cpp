@@ -9,11 +9,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <limits>
 #include <optional>
 #include <utility>
 
 namespace tenon::train {
 namespace {
+
+constexpr std::int64_t kAnySlot = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t number_of(const std::string& text) {
   std::int64_t value = -1;
@@ -68,25 +72,74 @@ std::map<std::string, double> RecoveryActions::account() const {
   return values;
 }
 
-/// Returns rank 0's finding on all ranks.
+RecoveryActions::Agreed RecoveryActions::next_checkpoint(std::vector<RejectedGeneration> rejected,
+                                                         bool consistent_only, std::int64_t newest) const {
+  RunRecord& record = rank_.world.record;
+  const PlacedPoint point = record.places->recover(consistent_only, newest);
+  rejected.insert(rejected.end(), point.rejected.begin(), point.rejected.end());
+  for (const RejectedGeneration& bad : rejected) {
+    const std::string text = rejected_text(bad, "is not believed");
+    rank_.host.log(LogLevel::kError, text);
+    if (!rank_.world.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", text.c_str());
+  }
+  record.count_fallbacks(rejected, point.step, rank_.world.settings.recovery.fallbacks);
+  return {point.step, point.place};
+}
+
+/// The one that the policy names, unless it is damaged.
+RecoveryActions::Agreed RecoveryActions::chosen_checkpoint(std::int64_t slot, bool consistent_only) const {
+  CheckpointPlaces& places = *rank_.world.record.places;
+  const int place = places.place_of(slot);
+  try {
+    places.at(place).verify(slot);
+    return {slot, place};
+  } catch (const FileError&) {
+    throw;  // it says nothing about the content
+  } catch (const Error& error) {
+    return next_checkpoint(places.at(place).distrust(slot, error.what()), consistent_only, slot);
+  }
+}
+
+RecoveryActions::Agreed RecoveryActions::shared(const Agreed& found) const {
+  const std::string mine = rank_.index == 0 ? fmt::format("{} {}", found.slot, found.place) : "";
+  const std::string all = rank_.world.links.end_hub->exchange(rank_.index, mine)[0];
+  const std::size_t space = std::min(all.find(' '), all.size() - 1);
+  return {number_of(all), static_cast<int>(number_of(all.substr(space + 1)))};
+}
+
 RecoveryActions::Agreed RecoveryActions::agreed_checkpoint(const FailureDecision& decision,
                                                            bool consistent_only) const {
-  std::string found;
+  Agreed found;
+  if (rank_.index == 0)
+    found = decision.from_slot >= 0 ? chosen_checkpoint(decision.from_slot, consistent_only)
+                                    : next_checkpoint({}, consistent_only, kAnySlot);
+  return shared(found);
+}
+
+void RecoveryActions::fall_back(std::int64_t slot, const std::string& reason) {
+  StartPoint& start = rank_.world.start;
+  // Read before the exchange: another rank of this process may be first to write it.
+  StartPoint::RollBack target;
+  target.epoch = rank_.epoch + 1;
+  target.faults_from = start.faults_from;
+  target.timeline = start.timeline + 1;  // that of an older one is no later
+  target.wall_s = start.restored_wall_s;
+  target.next_failure = start.next_failure;
+  target.in_place_of = slot;
+  Agreed found;
   if (rank_.index == 0) {
-    CheckpointPlaces& places = *rank_.world.record.places;
-    PlacedPoint point;
-    point.step = decision.from_slot;
-    if (point.step >= 0) {
-      point.place = places.place_of(point.step);
-    } else {
-      point = places.recover(consistent_only);
-    }
-    for (const RejectedGeneration& bad : point.rejected) rank_.host.log(LogLevel::kError, rejected_text(bad));
-    found = fmt::format("{} {}", point.step, point.place);
+    const bool mixed = rank_.epoch == start.first_epoch && start.mixed;
+    RunRecord& record = rank_.world.record;
+    // Another place may have the same slot, in other bytes.
+    found = next_checkpoint(record.places->at(start.restored_place).distrust(slot, reason), !mixed, slot);
+    if (rank_.epoch == start.first_epoch) record.begins_at(std::max<std::int64_t>(0, found.slot));
   }
-  const std::string agreed = rank_.world.links.end_hub->exchange(rank_.index, found)[0];
-  const std::size_t space = std::min(agreed.find(' '), agreed.size() - 1);
-  return {number_of(agreed), static_cast<int>(number_of(agreed.substr(space + 1)))};
+  const Agreed next = shared(found);
+  target.slot = next.slot;
+  target.place = next.place;
+  if (rank_.world.place.survives) rank_.world.survival.forget();
+  rolls_back_ = true;
+  start.roll_back(target);
 }
 
 /// `holds`: this rank has rows of the lost domains. Collective.

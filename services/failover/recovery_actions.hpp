@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::train {
 
@@ -39,6 +40,10 @@ class RecoveryActions {
   /// metrics. `asked`: the policy planned it, without a failure.
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record,
                          bool asked = false);
+  /// Collective. The checkpoint of `slot` is not to be believed: it is set aside, and all ranks are built
+  /// again with the next older one. Throws Error(kRun) on rank 0 where the attempt has had its share of
+  /// these.
+  void fall_back(std::int64_t slot, const std::string& reason);
   bool rolls_back() const { return rolls_back_; }
   /// A run that is continued from rows of several moments has lost some of all shards.
   void account_resumed(const CheckpointReader& reader) const;
@@ -52,6 +57,12 @@ class RecoveryActions {
     int place = kRunFolder;
   };
   Agreed agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const;
+  /// Rank 0: the newest checkpoint that is whole, in place of those in `rejected`.
+  Agreed next_checkpoint(std::vector<RejectedGeneration> rejected, bool consistent_only,
+                         std::int64_t newest) const;
+  Agreed chosen_checkpoint(std::int64_t slot, bool consistent_only) const;
+  /// Rank 0's finding, on all ranks.
+  Agreed shared(const Agreed& found) const;
   void report_restored(int shard, std::int64_t slot, std::int64_t samples) const;
 
   RankContext rank_;

@@ -36,10 +36,10 @@ RecoveryPhases::RecoveryPhases(const RankContext& rank, const Sources& sources)
 void RecoveryPhases::begin(bool from_memory) {
   World& world = rank_.world;
   Counters& counters = rank_.counters;
-  if (rank_.epoch > 0 && world.start.roll_backs > 0) {
+  if (rank_.epoch > world.start.first_epoch && world.start.roll_backs > 0) {
     counters.roll_backs = world.start.roll_backs;
     counters.rolled_back_to = world.start.rolled_back_to;
-  } else if (rank_.epoch == 0) {
+  } else if (rank_.epoch == world.start.first_epoch) {
     world.start.roll_backs = counters.roll_backs;
     world.start.rolled_back_to = counters.rolled_back_to;
   }
@@ -47,7 +47,7 @@ void RecoveryPhases::begin(bool from_memory) {
   start.slot = counters.slot;
   start.roll_backs = counters.roll_backs;
   start.rolled_back_to = counters.rolled_back_to;
-  start.rolled_back = rank_.epoch > 0 && counters.rolled_back_to == counters.slot;
+  start.rolled_back = rank_.epoch > world.start.first_epoch && counters.rolled_back_to == counters.slot;
   start.from_memory = from_memory;
   rank_.parts.recovery->start(start);
 }

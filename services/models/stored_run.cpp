@@ -76,7 +76,7 @@ StoredRun::StoredRun(std::string user, FileSystem& files, Registry& registry, Ho
   config_ = Config::load(folder_ + "/config.resolved.toml", {});
   description_.model = component_table(config_, folder_, "model");
   description_.attributes = attributes_of(files, folder_);
-  if (config_.find("recovery") != nullptr) add_decoders(component_table(config_, folder_, "recovery"));
+  if (config_.find("recovery.type") != nullptr) add_decoders(component_table(config_, folder_, "recovery"));
   weights_ = train::stored_weights(*reader_, doubt_);
   list_tensors();
 }
@@ -131,9 +131,9 @@ void StoredRun::choose(const CheckpointChoice& choice) {
 
 void StoredRun::add_decoders(const Value& table) {
   const std::string& type = table.find("type")->text();
-  recovery_options_ =
-      resolve_options(component_request(table, registry_.describe(Recovery::kKind, type), &registry_))
-          .options;
+  OptionRequest request = component_request(table, registry_.describe(Recovery::kKind, type), &registry_);
+  for (std::string& key : config::core_keys("recovery")) request.other_keys.push_back(std::move(key));
+  recovery_options_ = resolve_options(request).options;
   registry_.create_inner(*recovery_options_, host_);
   recovery_ = registry_.create<Recovery>(type, *recovery_options_, host_);
   auto* const codec = static_cast<RowCodec*>(recovery_->query(RowCodec::kId));

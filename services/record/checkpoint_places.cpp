@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace tenon {
@@ -41,20 +42,13 @@ void tell_run(FileSystem& files, const std::string& path, const std::string& run
   file->close();
 }
 
-/// A generation of a place, and how far it is known to be good.
-struct Lead {
-  int place = kRunFolder;
-  std::optional<GenerationAge> newest;
-  bool checked = false;
-};
-
 }  // namespace
 
-std::string rejected_text(const RejectedGeneration& rejected) {
+std::string rejected_text(const RejectedGeneration& rejected, std::string_view why) {
   if (rejected.step < 0)
     return fmt::format("the checkpoints in {} cannot be read and count as absent: {}", rejected.path,
                        rejected.reason);
-  return fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", rejected.step,
+  return fmt::format("checkpoint of slot {} {} and was put aside as {}: {}", rejected.step, why,
                      rejected.path, rejected.reason);
 }
 
@@ -103,6 +97,11 @@ CheckpointPlaces::CheckpointPlaces(FileSystem& files, CheckpointStore& own, std:
   }
 }
 
+int CheckpointPlaces::index(std::string_view name) const {
+  const auto found = std::ranges::find(names_, name);
+  return found == names_.end() ? kRunFolder : static_cast<int>(found - names_.begin());
+}
+
 std::string CheckpointPlaces::where(int place) const {
   return place == kRunFolder ? "" : fmt::format(" in {}", names_[place]);
 }
@@ -136,50 +135,50 @@ int CheckpointPlaces::place_of(std::int64_t step) const {
 }
 
 // A place is read only where its newest generation may be the one to go on from: reading checks every byte.
-PlacedPoint CheckpointPlaces::recover(bool consistent_only) {
+// What takes the place of a generation that was put aside is no newer than that, so all places are looked at
+// anew.
+PlacedPoint CheckpointPlaces::recover(bool consistent_only, std::int64_t most) {
   PlacedPoint found;
-  std::vector<Lead> leads;
-  const auto unreadable = [&](Lead& lead, const FileError& error) {
-    if (lead.place == kRunFolder) throw;
-    found.rejected.push_back({-1, error.what(), at(lead.place).folder()});
-    lead = {lead.place, std::nullopt, true};
+  std::set<int> lost;
+  const auto unreadable = [&](int place, const FileError& error) {
+    if (place == kRunFolder) throw;
+    found.rejected.push_back({-1, error.what(), at(place).folder()});
+    lost.insert(place);
   };
-  for (int place = 0; place <= count(); ++place) {
-    Lead& lead = leads.emplace_back();
-    lead.place = place < count() ? place : kRunFolder;
-    at(lead.place).tidy();
-    try {
-      lead.newest = at(lead.place).newest(consistent_only);
-    } catch (const FileError& error) {
-      unreadable(lead, error);
-    }
-  }
-  const auto look = [&](Lead& lead) {
-    CheckpointStore& store = at(lead.place);
-    const RestorePoint point = store.recover(consistent_only);
-    found.rejected.insert(found.rejected.end(), point.rejected.begin(), point.rejected.end());
-    lead.checked = true;
-    lead.newest.reset();
-    if (point.step >= 0) lead.newest = GenerationAge{store.open(point.step).timeline(), point.step};
-  };
+  for (int place = kRunFolder; place < count(); ++place) at(place).tidy();
   for (;;) {
-    Lead& best = *std::ranges::max_element(leads, [](const Lead& a, const Lead& b) {
-      if (a.newest && b.newest) return *a.newest < *b.newest;
-      return !a.newest && b.newest;
-    });
-    if (!best.newest) break;
-    if (best.checked) {
-      found.place = best.place;
-      found.step = best.newest->step;
-      return found;
+    std::optional<GenerationAge> best;
+    int from = kRunFolder;
+    for (int i = 0; i <= count(); ++i) {
+      const int place = i < count() ? i : kRunFolder;
+      if (lost.contains(place)) continue;
+      try {
+        const std::optional<GenerationAge> newest = at(place).newest(consistent_only, most);
+        if (!newest || (best && !(*best < *newest))) continue;
+        best = newest;
+        from = place;
+      } catch (const FileError& error) {
+        unreadable(place, error);
+      }
     }
+    if (!best) return found;
     try {
-      look(best);
+      const RestorePoint point = at(from).recover(consistent_only, most);
+      if (point.rejected.empty()) {
+        found.place = from;
+        found.step = point.step;
+        return found;
+      }
+      // One without a sound manifest was looked at first whatever its age, and says nothing about the others.
+      const bool sound = best->timeline < std::numeric_limits<std::int64_t>::max();
+      for (const RejectedGeneration& bad : point.rejected) {
+        found.rejected.push_back(bad);
+        if (sound && bad.because < 0) most = std::min(most, bad.step);
+      }
     } catch (const FileError& error) {
-      unreadable(best, error);
+      unreadable(from, error);
     }
   }
-  return found;
 }
 
 }  // namespace tenon

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,7 +37,7 @@ struct PlacedPoint {
 };
 
 /// "checkpoint of slot 40 is damaged and was put aside as ...: ..."
-std::string rejected_text(const RejectedGeneration& rejected);
+std::string rejected_text(const RejectedGeneration& rejected, std::string_view why = "is damaged");
 
 /// Makes the folders of `places` and tries to write there. Throws Error(kConfig) that names place and folder.
 void require_writable(FileSystem& files, std::span<const PlaceSpec> places);
@@ -57,13 +58,15 @@ class CheckpointPlaces {
   CheckpointStore& at(int place) const { return place == kRunFolder ? own_ : *stores_[place]; }
   /// "" of the run's folder.
   std::string_view name(int place) const { return place == kRunFolder ? "" : names_[place]; }
+  /// Inverse of name().
+  int index(std::string_view name) const;
   /// " in local"; "" of the run's folder.
   std::string where(int place) const;
 
   /// Rank 0, while no rank saves: CheckpointStore::recover over all places, newest first, and of equally new
   /// generations that of the first place. A place beside the run's folder that cannot be read counts as
   /// empty, which `rejected` says.
-  PlacedPoint recover(bool consistent_only);
+  PlacedPoint recover(bool consistent_only, std::int64_t most = std::numeric_limits<std::int64_t>::max());
   /// The first place with a generation of this step; the run's folder where there is none.
   int place_of(std::int64_t step) const;
   /// Steps of the generations in all places, ascending, none of them checked.

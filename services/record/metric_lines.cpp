@@ -138,7 +138,7 @@ void MetricLines::note() {
 // roll-back undid count, as their seconds do.
 void MetricLines::take() {
   distributions_.set_window(counters_.lines.recorded);
-  if (rank_ == 0 && epoch_ == 0)
+  if (rank_ == 0 && epoch_ == world_.start.first_epoch)
     world_.start.earlier_bytes =
         static_cast<std::uint64_t>(counters_.lines.bytes_sent) - world_.links.bytes_sent();
 }

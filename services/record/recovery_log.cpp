@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace tenon {
 namespace {
 
@@ -60,15 +62,23 @@ void RecoveryLog::read_back() {
     }
     if (line.value("event", "") == "save" && line.value("complete", false) && !line.value("encoded", false))
       complete_bytes_ = static_cast<std::int64_t>(number(line, "bytes"));
+    const auto text_of = [&](const char* key) {
+      const auto found = line.find(key);
+      return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
+    };
+    if (text_of("event") == "fallback" && !line.contains("because"))
+      fallbacks_.push_back(
+          {static_cast<std::int64_t>(number(line, "slot")), text_of("reason"), text_of("path")});
     begin = good = end + 1;
   }
   if (good < text.size()) files_.truncate(path_, static_cast<std::int64_t>(good));
 }
 
-void RecoveryLog::write(const std::string& line) {
+void RecoveryLog::write(const std::string& line, bool durably) {
   const auto file = files_.append_to(path_);
   const std::string whole = line + "\n";
   file->append(std::as_bytes(std::span(whole)));
+  if (durably) file->sync();
   file->close();
 }
 
@@ -134,6 +144,20 @@ void RecoveryLog::failed(const FailedEvent& event, std::int64_t repeated) {
     line["charged"] = charged(charge);
   }
   write(line.dump());
+}
+
+void RecoveryLog::fell_back(const RejectedGeneration& bad, std::int64_t to) {
+  Line line = {{"event", "fallback"},
+               {"slot", bad.step},
+               {"to_slot", std::max<std::int64_t>(0, to)},
+               {"reason", bad.reason},
+               {"path", bad.path}};
+  if (bad.because >= 0) {
+    line["because"] = bad.because;
+  } else {
+    fallbacks_.push_back({bad.step, bad.reason, bad.path});
+  }
+  write(line.dump(-1, ' ', false, Line::error_handler_t::replace), true);
 }
 
 void RecoveryLog::resumed(std::int64_t slot, std::int64_t samples, bool consistent,

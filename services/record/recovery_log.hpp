@@ -46,6 +46,12 @@ struct FailedEvent {
   std::map<std::string, double> account;  ///< the policy's
 };
 
+/// A checkpoint that was not believed.
+struct DistrustedCheckpoint {
+  std::int64_t slot = 0;
+  std::string reason, path;
+};
+
 class RecoveryLog {
  public:
   /// Appends to FOLDER/recovery.jsonl; the charges of an earlier segment are read back. A torn last line is
@@ -59,6 +65,11 @@ class RecoveryLog {
   /// --resume, from the checkpoint of `slot`.
   void resumed(std::int64_t slot, std::int64_t samples, bool consistent,
                const std::map<std::string, double>& account);
+  /// `bad` was not believed, and the run goes on from `to` (-1: from the start). On the medium when this
+  /// returns, since it bounds what comes after.
+  void fell_back(const RejectedGeneration& bad, std::int64_t to);
+  /// Those that were themselves at fault, of earlier processes too, oldest first.
+  const std::vector<DistrustedCheckpoint>& fallbacks() const { return fallbacks_; }
   /// `access_shares`: of each failure domain. `wall`: seconds of rank 0's process, split.
   void ended(const std::string& status, std::int64_t slots, const std::vector<double>& access_shares,
              const std::map<std::string, double>& account, const std::map<std::string, double>& wall);
@@ -68,7 +79,7 @@ class RecoveryLog {
 
  private:
   void read_back();
-  void write(const std::string& line);
+  void write(const std::string& line, bool durably = false);
 
   FileSystem& files_;
   std::string path_;
@@ -76,6 +87,7 @@ class RecoveryLog {
   double hours_per_slot_;
   std::int64_t complete_bytes_ = 0;  ///< of the newest complete save without an encoding
   EmulatedCharges charges_;
+  std::vector<DistrustedCheckpoint> fallbacks_;
 };
 
 }  // namespace tenon

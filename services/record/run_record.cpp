@@ -5,6 +5,7 @@
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -42,11 +43,41 @@ void RunRecord::begin_manifest(Manifest begun) {
   write_manifest(files_, folder.path, manifest);
 }
 
+void RunRecord::begins_at(std::int64_t slot) {
+  if (manifest.segments.empty()) return;
+  manifest.segments.back().first_step = slot;
+  write_manifest(files_, folder.path, manifest);
+}
+
 void RunRecord::end_segment(const std::string& reason) {
   if (manifest.segments.empty()) return;
   manifest.segments.back().end = utc_now();
   manifest.segments.back().exit_reason = reason;
   write_manifest(files_, folder.path, manifest);
+}
+
+void RunRecord::count_fallbacks(std::span<const RejectedGeneration> rejected, std::int64_t to,
+                                std::int64_t most) {
+  if (recovery_log == nullptr) return;
+  for (const RejectedGeneration& bad : rejected) {
+    if (bad.step >= 0) recovery_log->fell_back(bad, to);  // a place that cannot be read is absent
+  }
+  const std::vector<DistrustedCheckpoint>& all = recovery_log->fallbacks();
+  const auto had = static_cast<std::int64_t>(all.size());
+  if (had <= most) return;
+  std::vector<std::string> texts;
+  for (const DistrustedCheckpoint& bad : all)
+    texts.push_back(fmt::format("slot {} (now {}): {}", bad.slot, bad.path, bad.reason));
+  fail_run(fmt::format(
+      "{}: {} checkpoint(s) of this attempt could not be believed, and [recovery] fallbacks = {} allows {} "
+      "older one(s) in their place:\n  {}\n{}, and nothing was trained from there. Look for the cause first: "
+      "the "
+      "disk, the memory, the processors or the devices of these machines. Then go on with a larger "
+      "recovery.fallbacks (--resume --set recovery.fallbacks={}), or begin a new attempt without --resume",
+      folder.path, had, most, most, fmt::join(texts, "\n  "),
+      to < 0 ? std::string("No checkpoint is left")
+             : fmt::format("The newest that is left is that of slot {}", to),
+      had));
 }
 
 std::string RunRecord::newest_checkpoint_text() const {

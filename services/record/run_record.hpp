@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,12 @@ class RunRecord {
   void go_back(std::int64_t slot);
   /// Rank 0: the manifest of this segment, with those of earlier ones before it.
   void begin_manifest(Manifest begun);
+  /// Rank 0: this segment goes on from another slot than its manifest says.
+  void begins_at(std::int64_t slot);
   void end_segment(const std::string& reason);
+  /// Notes checkpoints that were not believed, in whose place the run takes that of slot `to` (-1: it starts
+  /// again). Throws Error(kRun), which names them, where the attempt has had more of them than `most`.
+  void count_fallbacks(std::span<const RejectedGeneration> rejected, std::int64_t to, std::int64_t most);
   /// "; the newest checkpoint is that of slot 40"
   std::string newest_checkpoint_text() const;
 

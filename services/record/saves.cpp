@@ -214,7 +214,9 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   rank_.lines.note();
   buffers_.collect(rank_.state, shape_, plan, encode);
   // Rows in memory are those of the checkpoint, to the bit.
-  if (plan.consistent && plan.encoding == "plain") {
+  const bool exact = plan.consistent && plan.encoding == "plain";
+  newest_exact_ = exact ? moment.slot : -1;
+  if (exact) {
     const std::uint64_t attempt = folder_number(rank_.world.record.folder.path);
     for (KeptRows* const rows : rank_.state.kept_rows()) rows->mark(moment.slot, attempt);
   }
@@ -251,6 +253,8 @@ void Saves::take_results() {
     const std::string place(place_of(saved.step));
     const std::string where = place.empty() ? "" : " in " + place;
     log(saved);
+    if (heard_)
+      heard_(saved.step, saved.status == SaveStatus::kCommitted, rank_.world.record.places->index(place));
     switch (saved.status) {
       case SaveStatus::kCommitted:
         if (place.empty()) newest_committed_ = saved.step;

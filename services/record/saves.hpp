@@ -16,10 +16,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::train {
@@ -62,6 +64,12 @@ class Saves final : public Service {
   /// run's folder.
   void set_newest(std::int64_t slot, int place) { newest_committed_ = place == kRunFolder ? slot : -1; }
   const std::string& error() const { return error_; }
+  /// Slot of the newest save of this process whose content is the state of that moment, to the bit; -1: none.
+  std::int64_t newest_exact() const { return newest_exact_; }
+  /// Called once per save, when its end is known on this rank.
+  void on_end(std::function<void(std::int64_t slot, bool committed, int place)> heard) {
+    heard_ = std::move(heard);
+  }
   /// Slots of saves whose ends are not known yet.
   std::vector<std::int64_t> unfinished() const;
 
@@ -93,7 +101,9 @@ class Saves final : public Service {
   int writing_to_ = kRunFolder;            ///< the newest save that was handed over
   std::deque<SavedEvent> handed_over_;     ///< saves whose results are not known yet
   std::int64_t newest_committed_ = -1;     ///< slot of that checkpoint, in the run's folder
-  std::int64_t state_bytes_ = 0;           ///< of all ranks, what an emulated complete save writes
+  std::int64_t newest_exact_ = -1;         ///< handed over
+  std::function<void(std::int64_t, bool, int)> heard_;
+  std::int64_t state_bytes_ = 0;  ///< of all ranks, what an emulated complete save writes
   double last_save_s_ = 0;
   double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
   std::string error_;

@@ -81,11 +81,12 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
       Repetition::Shape{trainer.requests() != nullptr, trainer.rows().active(),
                         trainer.groups().all() != nullptr, trainer.workers().size()},
       *trainer.workers().front(), progress);
+  canary_ = std::make_unique<Canary>(context, trainer, *saves_, repetition_->nondeterminism());
   on_policy_ = std::make_unique<OnPolicy>(context, trainer);
   prefetch_ = std::make_unique<Prefetch>(context, trainer);
   // Samples are drawn last: a checkpoint of a slot before which they are is that of before them.
-  all_ = {&trainer.lines(),  saves_.get(),     survivor_.get(), phases_.get(),
-          repetition_.get(), on_policy_.get(), prefetch_.get()};
+  all_ = {&trainer.lines(), saves_.get(),      canary_.get(),    survivor_.get(),
+          phases_.get(),    repetition_.get(), on_policy_.get(), prefetch_.get()};
   if (emulated_ == nullptr) return;
   outages_ = std::make_unique<EmulatedOutages>(context, *actions_);
   all_.push_back(outages_.get());
@@ -146,6 +147,7 @@ void Rank::open_folder() {
 void Rank::restore() {
   const WallTimeScope entry(wall_time(), WallTimeBreakdown::Entry::kLoad);
   if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
+  const bool first = epoch_ == world_.start.first_epoch;
   if (world_.start.restored_slot < 0) {
     trainer_.state().drop_kept_rows(world_.settings.run.seed_init);
     if (world_.settings.init && trainer_.initial() == nullptr)
@@ -153,7 +155,7 @@ void Rank::restore() {
           fmt::format("{}: none of its checkpoints is valid, and the weights of [init] were not read again; "
                       "start a new attempt without --resume",
                       world_.record.folder.path));
-    if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.record.recovery_log)
+    if (rank_ == 0 && first && world_.request.resume && world_.record.recovery_log)
       world_.record.recovery_log->resumed(0, 0, true, services_->actions().account());
     if (trainer_.initial() == nullptr || !trainer_.initial()->is_fork()) return services_->phases().begin();
     take_state(trainer_.initial()->checkpoint(), Continued::kFork);
@@ -166,15 +168,17 @@ void Rank::restore() {
   services_->actions().add_decoders(reader);
   counters_.wall_s = world_.start.restored_wall_s;
   take_state(reader, Continued::kResume);
+  if (const std::string why = services_->canary().contradiction(reader); !why.empty())
+    return services_->actions().fall_back(reader.step(), why);
   services_->saves().set_newest(counters_.slot, place);
   if (places.count() > 0) {
     with_.host.log(LogLevel::kInfo, fmt::format("continues from the checkpoint of slot {} in {}",
                                                 counters_.slot, places.at(place).folder()));
   }
   services_->phases().begin();
-  if (services_->emulated() != nullptr && epoch_ == 0)
+  if (services_->emulated() != nullptr && first)
     services_->emulated()->start_at(slots_.progress().first_slot);
-  if (epoch_ == 0) services_->actions().account_resumed(reader);
+  if (first) services_->actions().account_resumed(reader);
   if (world_.record.recorded_costs) {
     for (const auto& worker : trainer_.workers()) worker->cost().set_costs(*world_.record.recorded_costs);
   }
@@ -254,7 +258,8 @@ Manifest Rank::describe() const {
 
 bool Rank::run() {
   open_folder();
-  if (services_->actions().rolls_back()) return true;  // the policy's answer to the death of other ranks
+  // The policy's answer to the death of other ranks, or a checkpoint that is not believed.
+  if (services_->actions().rolls_back()) return true;
   services_->survivor().begin();
   for (Service* service : services_->all()) service->start();
   RunInfo info;

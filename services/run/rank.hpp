@@ -10,6 +10,7 @@
 #include "loop/worker.hpp"
 #include "power/run_power.hpp"
 #include "record/saves.hpp"
+#include "run/canary.hpp"
 #include "run/on_policy.hpp"
 #include "run/prefetch.hpp"
 #include "run/repetition.hpp"
@@ -37,6 +38,7 @@ class RankServices {
   Saves& saves() const { return *saves_; }
   Survivor& survivor() const { return *survivor_; }
   Repetition& repetition() const { return *repetition_; }
+  Canary& canary() const { return *canary_; }
   OnPolicy& on_policy() const { return *on_policy_; }
   Prefetch& prefetch() const { return *prefetch_; }
   /// Null without [emulate].
@@ -49,6 +51,7 @@ class RankServices {
   std::unique_ptr<Saves> saves_;
   std::unique_ptr<Survivor> survivor_;
   std::unique_ptr<Repetition> repetition_;
+  std::unique_ptr<Canary> canary_;
   std::unique_ptr<OnPolicy> on_policy_;
   std::unique_ptr<Prefetch> prefetch_;
   std::unique_ptr<EmulatedOutages> outages_;  ///< null without [emulate]

@@ -323,6 +323,7 @@ void World::open_folder(const std::string& base, const KeptPlaces& kept, bool mi
   record.result.folder = record.folder.path;
 
   record.open_store(kept, [this](const char* name) { phase.enter(name); });
+  open_recovery_log();
   if (request.resume) find_checkpoint(mixed, check);
   const std::vector<LockedPlugin> plugins = plugins_of_run();
   files->write_text_atomically(record.folder.path + "/config.resolved.toml",
@@ -331,20 +332,26 @@ void World::open_folder(const std::string& base, const KeptPlaces& kept, bool mi
   note_left_out(registry, record.notes);
   note_crowding();
   record.open_metrics();
-  if (checked.component("recovery") != nullptr || settings.emulate) {
-    std::optional<ClusterCosts> costs;
-    double hours_per_slot = 0;
-    if (settings.emulate) {
-      costs = settings.emulate->costs;
-      hours_per_slot = settings.emulate->hours / static_cast<double>(settings.run.steps);
-    }
-    record.recovery_log = std::make_unique<RecoveryLog>(*files, record.folder.path, costs, hours_per_slot);
+}
+
+// It says which checkpoints were not believed, so whatever has checkpoints has one.
+void World::open_recovery_log() {
+  const bool saved = request.resume && files->exists(record.store->folder());
+  if (checked.component("recovery") == nullptr && !settings.emulate && !saved) return;
+  std::optional<ClusterCosts> costs;
+  double hours_per_slot = 0;
+  if (settings.emulate) {
+    costs = settings.emulate->costs;
+    hours_per_slot = settings.emulate->hours / static_cast<double>(settings.run.steps);
   }
+  record.recovery_log = std::make_unique<RecoveryLog>(*files, record.folder.path, costs, hours_per_slot);
 }
 
 void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {
+  start.mixed = mixed;
   const PlacedPoint point = record.places->recover(!mixed);
   for (const RejectedGeneration& bad : point.rejected) record.notes.push_back(rejected_text(bad));
+  record.count_fallbacks(point.rejected, point.step, settings.recovery.fallbacks);
   start.restored_slot = point.step;
   start.restored_place = point.place;
   if (start.restored_slot >= 0) {

@@ -63,6 +63,8 @@ struct StartPoint {
     double wall_s = 0;
     std::size_t next_failure = 0;
     bool asked = false;  ///< by the recovery policy, without a failure
+    /// Checkpoint that was not believed, in whose place all ranks take an older one; -1: none.
+    std::int64_t in_place_of = -1;
   };
   /// Called by every rank of this process, with equal arguments.
   void roll_back(const RollBack& target) {
@@ -75,6 +77,10 @@ struct StartPoint {
     timeline = target.timeline;
     restored_wall_s = target.wall_s;
     next_failure = target.next_failure;
+    if (target.in_place_of >= 0) {
+      if (first_epoch == epoch - 1) first_epoch = epoch;
+      if (rolled_back_to == target.in_place_of) rolled_back_to = std::max<std::int64_t>(0, target.slot);
+    }
     if (!target.asked) return;
     ++roll_backs;
     rolled_back_to = std::max<std::int64_t>(0, target.slot);
@@ -87,11 +93,14 @@ struct StartPoint {
   std::optional<Survivors> survivors;  ///< the run goes on from what ranks hold in memory
   std::int64_t timeline = 0;           ///< of checkpoints; grows at every roll-back
   std::uint32_t epoch = 0;             ///< how often the ranks were built again
-  std::int64_t faults_from = 0;        ///< of the newest roll-back
-  std::size_t next_failure = 0;        ///< of the emulated schedule
-  std::int64_t evaluated_slot = -1;    ///< of the newest evaluation that the attempt has recorded; rank 0
-  std::int64_t roll_backs = 0;         ///< that the recovery policy asked for
-  std::int64_t rolled_back_to = -1;    ///< slot that the newest of them went back to
+  /// Epoch in which the run goes on as its process found it: later ones follow roll-backs.
+  std::uint32_t first_epoch = 0;
+  bool mixed = false;                ///< a checkpoint whose rows are of several moments will do; rank 0
+  std::int64_t faults_from = 0;      ///< of the newest roll-back
+  std::size_t next_failure = 0;      ///< of the emulated schedule
+  std::int64_t evaluated_slot = -1;  ///< of the newest evaluation that the attempt has recorded; rank 0
+  std::int64_t roll_backs = 0;       ///< that the recovery policy asked for
+  std::int64_t rolled_back_to = -1;  ///< slot that the newest of them went back to
   std::mutex mutex;
 };
 
@@ -125,6 +134,8 @@ struct World {
   /// Ranks that share this machine's processors.
   int ranks_here() const;
   int threads_per_rank() const;
+  /// Plugins that are loaded, with their files.
+  std::vector<LockedPlugin> loaded_plugins() const;
   /// The absolute folder of the run, as a name for what outlives this process; empty where nothing may.
   std::string kept_name() const;
   /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
@@ -177,6 +188,7 @@ struct World {
   std::string base_folder() const;  ///< of the run's attempts
   void open_folder(const std::string& base, const KeptPlaces& kept, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
+  void open_recovery_log();
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
   // The end of a run whose kernel does not return.
   void watch_passes();
@@ -188,7 +200,6 @@ struct World {
   void finish();
   void finish_locked();
   void write_results();
-  std::vector<LockedPlugin> loaded_plugins() const;
   /// Those and, of a run that is resumed, what trained it before. Throws Error(kConfig) where a plugin was
   /// replaced, unless the request accepts that.
   std::vector<LockedPlugin> plugins_of_run();

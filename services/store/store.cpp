@@ -519,13 +519,13 @@ void CheckpointStore::tidy() noexcept {
   }
 }
 
-std::optional<GenerationAge> CheckpointStore::newest(bool consistent_only) const {
+std::optional<GenerationAge> CheckpointStore::newest(bool consistent_only, std::int64_t most) const {
   std::optional<GenerationAge> newest;
   for (const std::int64_t step : generations()) {
     GenerationAge age{std::numeric_limits<std::int64_t>::max(), step};
     try {
       const Candidate candidate = candidate_of(files_, folder_, step, options_.owner);
-      if (!candidate.consistent && consistent_only) continue;
+      if ((!candidate.consistent && consistent_only) || step > most) continue;
       age.timeline = candidate.timeline;
     } catch (const Error&) {
       // Its age is unknown until recover() has judged it.

@@ -35,6 +35,7 @@ class CoreReader {
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
+  Value recovery(const Value& table);
   Value power(const Value& table);
   /// With link, clock and stragglers; to be called after parallel().
   Value transport(const Value& table);
@@ -288,6 +289,12 @@ Value CoreReader::device(const Value& table) {
 Value CoreReader::sync(const Value& table) {
   return read(table, "sync", true,
               [&](const Options& options) { settings_.buffers = options.choice("buffers", kBuffers); });
+}
+
+Value CoreReader::recovery(const Value& table) {
+  return read(table, "recovery", true, [&](const Options& options) {
+    settings_.recovery = {options.integer("fallbacks"), options.boolean("canary")};
+  });
 }
 
 Value CoreReader::power(const Value& table) {
@@ -593,6 +600,7 @@ class RunChecker {
     if (name == "device") return core_.device(table);
     if (name == "transport") return core_.transport(table);
     if (name == "sync") return core_.sync(table);
+    if (name == "recovery") return core_.recovery(table);
     if (name == "model") return check_model_edits(table);
     return Value();
   }

@@ -161,6 +161,17 @@ constexpr OptionSpec kSync[] = {
         .doc_text("what happens to buffers (batch-norm statistics) at a sync"),
 };
 
+constexpr OptionSpec kRecovery[] = {
+    integer("fallbacks", "3")
+        .between(0, 1000)
+        .in_unit("generations")
+        .doc_text("how often an attempt may take an older checkpoint because the newest one is damaged or "
+                  "its canary differs; then it ends with an error"),
+    boolean("canary", "true")
+        .doc_text("record the first loss after each checkpoint, and compare it before training goes on "
+                  "from that checkpoint"),
+};
+
 constexpr OptionSpec kPower[] = {
     real("rate_hz", "100").between(0.1, 10000).in_unit("1/s").doc_text("readings of the source per second"),
 };
@@ -286,6 +297,7 @@ constexpr CoreTable kTables[] = {
     {"model.remove", kModelRemove, {}, true},
     {"model.insert", kModelInsert, {}, true},
     {"sync", kSync},
+    {"recovery", kRecovery},
     {"power", kPower, {"source", "actuator"}},
     {"tables", kTableKeys, {"place", "budget"}},
     {"tables.place", kPlace, {"tier", "state"}, true},

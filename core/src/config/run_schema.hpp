@@ -208,6 +208,12 @@ inline constexpr auto kFaultPhases =
                                           {"collective", FaultSettings::Phase::kCollective},
                                           {"update", FaultSettings::Phase::kUpdate}});
 
+/// [recovery]: what the core asks of checkpoints before it goes on from one.
+struct RecoverySettings {
+  std::int64_t fallbacks = 3;  ///< older generations that an attempt may take in place of newer ones
+  bool canary = true;          ///< losses are recorded beside checkpoints, and compared
+};
+
 struct CoreSettings {
   RunSettings run;
   std::optional<InitSettings> init;
@@ -216,6 +222,7 @@ struct CoreSettings {
   ParallelSettings parallel;
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
+  RecoverySettings recovery;
   std::vector<FaultSettings> faults;
   PowerSettings power;
   TableSettings tables;

@@ -34,6 +34,8 @@ TEST(RunCheck, ReadsSettings) {
   EXPECT_TRUE(run.core.transport.simulated_clock);
   EXPECT_EQ(run.core.transport.costs.compute_seconds, 0.01);
   EXPECT_EQ(run.core.buffers, BufferPolicy::kLocal);
+  EXPECT_EQ(run.core.recovery.fallbacks, 3);
+  EXPECT_TRUE(run.core.recovery.canary);
   ASSERT_EQ(run.core.faults.size(), 1u);
   EXPECT_EQ(run.core.faults[0].kind, FaultSettings::Kind::kCrash);
   EXPECT_EQ(run.core.faults[0].step, 30);
@@ -135,6 +137,14 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "--set sync.buffers=averaged: option 'buffers' of [sync] is \"averaged\"; expected one of 'average', "
        "'local', "
        "'broadcast'; did you mean 'average'?"},
+      {{"recovery.fallbacks=-1"},
+       "--set recovery.fallbacks=-1: option 'fallbacks' of [recovery] is -1; expected a whole number from 0 "
+       "to "
+       "1000 generations"},
+      {{"recovery.canary=1"},
+       "--set recovery.canary=1: option 'canary' of [recovery]: expected true or false, found the whole "
+       "number "
+       "1"},
       {{"parallel.ranks=1"},
        "run.toml:74:8: [[fault]] names rank 2, but the world has 2 ranks (counted from 0)"},
       {{"emulate={hours=56.0, shards=4, lost=5}"},

@@ -81,8 +81,8 @@ void Worker::read_batch(std::int64_t position, std::int64_t micro) {
   last_run_.first_sample = wanted.first;
 }
 
-TensorView Worker::foresee(ParameterSet& weights, std::int64_t slot, std::int64_t micro,
-                           std::int64_t position, std::string_view value) {
+void Worker::forward_ahead(ParameterSet& weights, std::int64_t slot, std::int64_t micro,
+                           std::int64_t position) {
   const BatchRequest wanted = request(position, micro);
   reader_.read(wanted);
   SiteStates sites(*executor_, *shared_.parts.device);
@@ -92,7 +92,25 @@ TensorView Worker::foresee(ParameterSet& weights, std::int64_t slot, std::int64_
                                .micros = static_cast<int>(shared_.settings.run.accumulate),
                                .first_sample = wanted.first});
   sites.put_back();
+}
+
+TensorView Worker::foresee(ParameterSet& weights, std::int64_t slot, std::int64_t micro,
+                           std::int64_t position, std::string_view value) {
+  forward_ahead(weights, slot, micro, position);
   return foreseen_.read(*shared_.parts.device, executor_->value(value));
+}
+
+std::pair<double, double> Worker::foresee_loss(ParameterSet& weights, std::int64_t slot,
+                                               std::int64_t position) {
+  const auto before = executor_->quantized_operands();
+  forward_ahead(weights, slot, 0, position);
+  foreseen_operands_ = executor_->quantized_operands();
+  for (auto& [format, count] : foreseen_operands_) {
+    for (const auto& [name, earlier] : before)
+      if (name == format) count -= earlier;
+  }
+  const LossValue& loss = trained_loss(*executor_);
+  return {loss.sum, loss.count};
 }
 
 std::int64_t Worker::micro_stride() const {
@@ -123,8 +141,10 @@ void Worker::compare_with_ahead(bool last) {
 std::vector<std::pair<std::string, std::int64_t>> Worker::operands() const {
   auto all = executor_->quantized_operands();
   for (auto& [format, count] : all) {
-    for (const auto& [name, repeated] : repeated_operands_)
-      if (name == format) count -= repeated;
+    for (const auto* const ahead : {&repeated_operands_, &foreseen_operands_}) {
+      for (const auto& [name, extra] : *ahead)
+        if (name == format) count -= extra;
+    }
   }
   return all;
 }
@@ -161,6 +181,10 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
     const LossValue& loss = trained_loss(*executor_);
     result.loss_sum += loss.sum;
     result.loss_count += loss.count;
+    if (a == 0) {
+      result.first_loss_sum = loss.sum;
+      result.first_loss_count = loss.count;
+    }
     // A seed needs the slot's count before its last micro-batches are read: the first one's is used for all,
     // and the sum so far is corrected before it is read.
     if (a == 0) counted = std::max(1.0, loss.count) * static_cast<double>(micros);

@@ -17,6 +17,8 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::train {
@@ -25,7 +27,8 @@ namespace tenon::train {
 struct SlotResult {
   SlotKind kind = SlotKind::kGrad;
   bool applied = false;
-  double loss_sum = 0, loss_count = 0;  ///< of the trained loss, this replica
+  double loss_sum = 0, loss_count = 0;              ///< of the trained loss, this replica
+  double first_loss_sum = 0, first_loss_count = 0;  ///< of its first micro-batch
   double gradient_norm = 0;
   double lr = 0;
   std::optional<double> loss_scale;  ///< of policies that scale the loss
@@ -76,12 +79,15 @@ class Worker {
   /// sites stays what it is.
   TensorView foresee(ParameterSet& weights, std::int64_t slot, std::int64_t micro, std::int64_t position,
                      std::string_view value);
+  /// Between slots: sum and count of the trained loss of the first micro-batch of a slot to come, as that
+  /// slot will compute it. The state of sites and the counts of operands stay what they are.
+  std::pair<double, double> foresee_loss(ParameterSet& weights, std::int64_t slot, std::int64_t position);
   /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
   /// slot takes up to twice as long.
   void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts.device); }
   /// Result of that; nothing before.
   const std::optional<RepeatedSlot>& repeated() const { return repeated_; }
-  /// Operands that each number format got, without those of the repetition.
+  /// Operands that each number format got, without those of passes that are not the run's.
   std::vector<std::pair<std::string, std::int64_t>> operands() const;
   ComputeCost& cost() { return cost_; }
   /// Current phase of the slot, for messages: "backward".
@@ -89,6 +95,7 @@ class Worker {
 
  private:
   void read_batch(std::int64_t position, std::int64_t micro);
+  void forward_ahead(ParameterSet& weights, std::int64_t slot, std::int64_t micro, std::int64_t position);
   /// Samples from one micro-batch of this replica to its next.
   std::int64_t micro_stride() const;
   void compute_ahead(double loss_scale);
@@ -122,7 +129,7 @@ class Worker {
   std::int64_t slot_position_ = 0;  ///< sample of the global order that the slot began with
   std::optional<RepeatCheck> repeat_;
   std::optional<RepeatedSlot> repeated_;
-  std::vector<std::pair<std::string, std::int64_t>> repeated_operands_;
+  std::vector<std::pair<std::string, std::int64_t>> repeated_operands_, foreseen_operands_;
   HostStage foreseen_;
   TensorWatch watch_;
   ParameterReady ready_;

@@ -208,9 +208,10 @@ class CheckpointStore {
   /// Rank 0, while no rank saves: removes what a crash left of saves and removals, where the medium allows
   /// it.
   void tidy() noexcept;
-  /// Age of the newest generation by its manifest, content unchecked: what recover() may find at best. One
-  /// without a sound manifest counts as newer than all others.
-  std::optional<GenerationAge> newest(bool consistent_only) const;
+  /// Age of the newest generation of at most step `most` by its manifest, content unchecked: what recover()
+  /// may find at best. One without a sound manifest counts as newer than all others.
+  std::optional<GenerationAge> newest(bool consistent_only,
+                                      std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
   /// Steps of the generations there, ascending; none of them is checked.
   std::vector<std::int64_t> generations() const;
   /// Checks the manifests of the chain; file content is checked as it is read.
