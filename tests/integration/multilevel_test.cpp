@@ -258,12 +258,13 @@ TEST_F(MultiLevel, AFullLocalDiskCostsThatLevelAlone) {
     const std::map<std::string, std::string> disk = {{"LD_PRELOAD", TENON_FAILING_DISK},
                                                      {"FAILING_DISK", call},
                                                      {"FAILING_DISK_ERROR", std::to_string(ENOSPC)}};
-    const Ended ended = scratch.train({}, disk);
+    // No later save to the run's folder makes up for it.
+    const Ended ended = scratch.train({"--set", "recovery.save_at_end=false"}, disk);
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_THAT(scratch.log(), HasSubstr("checkpoint of slot 6 could not be saved in local: "));
     EXPECT_THAT(scratch.log(), HasSubstr("No space left on device"));
     EXPECT_THAT(saved(scratch, "local"), ElementsAre(2, 8));
-    EXPECT_THAT(saved(scratch, ""), ElementsAre(5, 9));
+    EXPECT_THAT(saved(scratch, ""), ElementsAre(5));
     EXPECT_EQ(hashes_of(scratch), whole());
   }
 }

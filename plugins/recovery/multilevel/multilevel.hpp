@@ -71,7 +71,7 @@ class MultiLevel final : public RecoveryBase, public SavePlaces, public Componen
   void* query(std::string_view interface_id) override;
 
   std::span<const SavePlace> places() const override;
-  /// Of a slot at which both folders are due, the run's own.
+  /// The run's own folder where both are due.
   int place(const SaveMoment& moment) const override;
   std::span<const Identity> identities() const override;
 
