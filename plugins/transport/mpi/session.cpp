@@ -34,8 +34,8 @@ void require_launcher() {
     if (std::getenv(name) != nullptr) return;
   }
   fail_config(
-      "transport.mpi: this process was not started by an MPI launcher; write mpirun -n 4 tenon train ..., or "
-      "take "
+      "transport.mpi: this process was not started by an MPI launcher; write mpirun -n 4 tenon train ...; "
+      "under Slurm srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH) -n 4 tenon train ...; or take "
       "transport.type = \"socket\" with tenon launch -n 4 -- train ...");
 }
 
