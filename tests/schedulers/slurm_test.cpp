@@ -96,18 +96,20 @@ class Slurm : public ::testing::Test {
     EXPECT_EQ(ended.status, 0) << ended.err;
     return hashes_of(threads);
   }
-  void prepare(int steps, const std::string& seconds = "0.2") const {
-    write_file(scratch_ / "run.toml", four_replicas(steps, seconds));
-    write_file(scratch_ / "train.sbatch", block_of_page("#SBATCH"));
+  void prepare(int steps, const std::string& seconds = "0.2") const { prepare(scratch_, steps, seconds); }
+  static void prepare(const Scratch& scratch, int steps, const std::string& seconds) {
+    write_file(scratch / "run.toml", four_replicas(steps, seconds));
+    write_file(scratch / "train.sbatch", block_of_page("#SBATCH"));
   }
-  std::string submit(const std::string& options) {
-    const std::string id = cluster_->submit(options, "train.sbatch", scratch_.folder());
+  std::string submit(const std::string& options) { return submit(scratch_, options); }
+  std::string submit(const Scratch& scratch, const std::string& options) {
+    const std::string id = cluster_->submit(options, "train.sbatch", scratch.folder());
     jobs_.push_back(id);
     return id;
   }
   std::string output() const { return read_file(scratch_ / "job.out"); }
-  bool has_checkpoint() const {
-    const fs::path folder = scratch_ / "runs/tiny/latest/checkpoints";
+  static bool has_checkpoint(const Scratch& scratch) {
+    const fs::path folder = scratch / "runs/tiny/latest/checkpoints";
     return fs::exists(folder) && !fs::is_empty(folder);
   }
 
@@ -187,7 +189,7 @@ TEST_F(Slurm, APortThatIsTakenIsNamed) {
 TEST_F(Slurm, AJobIsRequeuedAfterAKilledTaskAndEndsWithTheSameBits) {
   prepare(400);
   const std::string id = submit("");
-  ASSERT_TRUE(holds_within(60, [&] { return has_checkpoint(); })) << output();
+  ASSERT_TRUE(holds_within(60, [&] { return has_checkpoint(scratch_); })) << output();
   const pid_t victim = process_of_task(2, scratch_);
   ASSERT_GT(victim, 0);
   ::kill(victim, SIGKILL);
@@ -213,6 +215,29 @@ TEST_F(Slurm, ALimitOfTimeStopsTheRunWhichGoesOnAfterARequeueToTheSameBits) {
   EXPECT_THAT(output(), AllOf(HasSubstr("interrupted after "), HasSubstr("completed after 400 steps")));
   EXPECT_EQ(hashes_of(scratch_), hashes_of_threads(400));
   std::printf("limit of job %s: %s", id.c_str(), output().substr(output().find("interrupted after")).c_str());
+}
+
+TEST_F(Slurm, ACancelledJobSavesAndIsNotRequeued) {
+  prepare(400);
+  const std::string id = submit("");
+  ASSERT_TRUE(holds_within(60, [&] { return has_checkpoint(scratch_); })) << output();
+  EXPECT_EQ(cluster_->bash("scancel " + id, scratch_.folder()).status, 0);
+  EXPECT_EQ(cluster_->await_end(id, 60), "CANCELLED") << output();
+  EXPECT_EQ(scratch_.summary("status"), "\"interrupted\"") << output();
+  EXPECT_EQ(cluster_->job(id, "Restarts"), "0");
+}
+
+TEST_F(Slurm, TwoJobsOfOneNodeTrainSideBySide) {
+  const Scratch other;
+  prepare(400);
+  prepare(other, 400, "0.2");
+  const std::string one = submit("--nodelist=node1"), two = submit(other, "--nodelist=node1");
+  ASSERT_TRUE(holds_within(60, [&] { return has_checkpoint(scratch_) && has_checkpoint(other); }))
+      << output();
+  for (const Scratch* scratch : {&scratch_, &other}) write_file(*scratch / "go", "");
+  EXPECT_EQ(cluster_->await_end(one, 60), "COMPLETED") << output();
+  EXPECT_EQ(cluster_->await_end(two, 60), "COMPLETED") << read_file(other / "job.out");
+  EXPECT_EQ(hashes_of(scratch_), hashes_of(other));
 }
 
 TEST_F(Slurm, ASimulationOverTasksOfTwoNodesHasTheBytesOfOneProcess) {
@@ -248,6 +273,16 @@ TEST_P(SlurmMpi, TrainsToTheBitsOfThreads) {
   EXPECT_THAT(output(), HasSubstr("completed after 40 steps"));
   EXPECT_EQ(hashes_of(scratch_), hashes_of_threads(40));
   EXPECT_FALSE(fs::exists(scratch_ / "runs/tiny/2")) << "one run, not one for each task";
+}
+
+TEST_F(Slurm, RanksOfSrunWithoutAnInterfaceOfMpiAreToldTheRightWords) {
+  prepare(40, "0");
+  const Ended run = cluster_->bash("srun -n 2 tenon train run.toml --quiet --set transport.type=openmpi",
+                                   scratch_.folder());
+  if (run.err.find("no plugin") != std::string::npos) GTEST_SKIP() << "no openmpi on this machine";
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err,
+              HasSubstr("under Slurm srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH) -n 4 tenon train"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
