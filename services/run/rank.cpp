@@ -87,6 +87,10 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
   // Samples are drawn last: a checkpoint of a slot before which they are is that of before them.
   all_ = {&trainer.lines(), saves_.get(),      canary_.get(),    survivor_.get(),
           phases_.get(),    repetition_.get(), on_policy_.get(), prefetch_.get()};
+  if (settings.run.witness_every > 0) {
+    witness_ = std::make_unique<WitnessRecorder>(context, *trainer.workers().front(), progress);
+    all_.push_back(witness_.get());
+  }
   if (emulated_ == nullptr) return;
   outages_ = std::make_unique<EmulatedOutages>(context, *actions_);
   all_.push_back(outages_.get());
@@ -433,6 +437,7 @@ SlotQueue::Ticket Rank::take(std::int64_t slot) {
 /// Whether the bytes or seconds, as rank 0 counts them, have reached their budget.
 bool Rank::budget_spent() const {
   const config::RunSettings& run = world_.settings.run;
+  if (world_.request.replay_to >= 0) return false;
   return (run.max_bytes && lines_.bytes_sent() >= static_cast<std::uint64_t>(*run.max_bytes)) ||
          (run.max_seconds && lines_.wall_s() >= *run.max_seconds);
 }
@@ -450,7 +455,7 @@ Boundary Rank::due(std::int64_t slot) {
   if (due.interrupted) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
-  due.stop = slot >= run.steps || budget || (due.asked & kControlStop) != 0;
+  due.stop = slot >= run.steps || budget || (due.asked & kControlStop) != 0 || replayed(slot);
   due.evaluate_all = (due.asked & kControlEvaluate) != 0 || (due.stop && due.first_time);
   if (due.interrupted) due.evaluate_all = run.evaluate_on_stop && due.first_time;
   due.evaluate = due.evaluate_all;
@@ -461,6 +466,8 @@ Boundary Rank::due(std::int64_t slot) {
   if (run.evaluate_first && slot == 0 && !due.interrupted && counters_.lines.evaluated < 0)
     due.evaluate = due.evaluate_all = true;
   for (Service* service : services_->all()) service->plan(due);
+  if (replayed(slot)) due.evaluate = due.evaluate_all = false;
+  due.keep_nothing |= replayed(slot);
   return due;
 }
 

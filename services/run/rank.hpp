@@ -10,6 +10,7 @@
 #include "loop/worker.hpp"
 #include "power/run_power.hpp"
 #include "record/saves.hpp"
+#include "record/witness_recorder.hpp"
 #include "run/canary.hpp"
 #include "run/on_policy.hpp"
 #include "run/prefetch.hpp"
@@ -54,6 +55,7 @@ class RankServices {
   std::unique_ptr<Canary> canary_;
   std::unique_ptr<OnPolicy> on_policy_;
   std::unique_ptr<Prefetch> prefetch_;
+  std::unique_ptr<WitnessRecorder> witness_;  ///< null without [run] witness_every
   std::unique_ptr<EmulatedOutages> outages_;  ///< null without [emulate]
   std::vector<Service*> all_;
 };
@@ -105,6 +107,10 @@ class Rank final : private SlotQueue::Owner {
   void report(const RowGradient& rows);
   void finish_slot(const SlotQueue::Ticket& ticket, const SlotResult& result);
   bool budget_spent() const;
+  /// A replay ends before `slot`.
+  bool replayed(std::int64_t slot) const {
+    return world_.request.replay_to >= 0 && slot > world_.request.replay_to;
+  }
   void evaluate(Boundary& due);
   void record_progress();
   void leave();

@@ -154,7 +154,8 @@ HostSpec host_spec(World& world, int rank, int replica) {
 FaultSpec fault_spec(World& world, int rank) {
   static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
   FaultSpec spec;
-  const bool continued = world.request.resume && world.place.generation == 0;
+  const bool continued =
+      (world.request.resume && world.place.generation == 0) || world.request.replay_to >= 0;
   spec.faults = continued ? &kNone : &world.settings.faults;
   spec.first_slot = world.start.faults_from;
   spec.rank = rank;
@@ -244,6 +245,13 @@ void Trainer::open_parts() {
                     settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
   }
   if (settings.parallel.workers > 1) refuse_locked_tiers();
+  if (settings.parallel.workers > 1 && settings.run.witness_every > 0) {
+    fail_config(fmt::format(
+        "run.witness_every = {}: the {} workers of a replica update the same weights without locks "
+        "(parallel.workers), so no slot has weights of its own to record; set parallel.workers = "
+        "1, or run.witness_every = 0",
+        settings.run.witness_every, settings.parallel.workers));
+  }
 }
 
 void Trainer::refuse_locked_tiers() const {

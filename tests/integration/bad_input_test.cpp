@@ -93,7 +93,8 @@ const Refusal kConfiguration[] = {
     {"unknown_key_of_the_core", "log_every = 1", "log_evry = 1", kTrain,
      "run.toml:4:1: [run] has no option 'log_evry'; did you mean 'log_every'? (known: name, seed, seed_init, "
      "seed_order, seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, "
-     "eval_batches, evaluate_first, evaluate_on_stop, log_every, accumulate, clip, on_nan, deadline)"},
+     "eval_batches, evaluate_first, evaluate_on_stop, log_every, accumulate, clip, on_nan, deadline, "
+     "witness_every, witness_layers)"},
     {"unknown_table", "[model]", "[modle]", kTrain,
      "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, init, device, parallel, "
      "transport, "

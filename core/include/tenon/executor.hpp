@@ -135,6 +135,8 @@ class Executor {
 
   /// All parameters in backward-finish order, tied ones once.
   const std::vector<ParameterInfo>& parameters() const;
+  /// The first node that declares the parameter.
+  std::string_view layer_of(int parameter) const;
   /// Buffers to fill before forward, one per data field.
   std::span<const TensorView> inputs();
   /// From now on the weights of forward are sets with the parameters of `set`, in its order: those of another

@@ -34,6 +34,9 @@ struct TrainRequest {
   bool extend = false;          ///< with resume: another run.steps may plan the schedule anew
   bool accept_plugins = false;  ///< with resume: plugins may be others than those that trained so far
   bool quiet = false;
+  /// 0 or more: the run computes again what another one did and ends after this slot, without an evaluation
+  /// or a save there; no [[fault]] happens, and budgets of seconds and bytes do not end it.
+  std::int64_t replay_to = -1;
   bool terminal = false;        ///< a person watches standard error
   bool handle_signals = false;  ///< SIGINT and SIGTERM become an agreed stop
   std::string command_line;     ///< for the manifest

@@ -171,6 +171,9 @@ Value CoreReader::run(const Value& table) {
     run.clip = options.real("clip");
     run.stop_on_nan = options.text("on_nan") == "stop";
     run.deadline = options.real("deadline");
+    run.witness_every = options.integer("witness_every");
+    for (const std::string_view pattern : options.texts("witness_layers"))
+      run.witness_layers.emplace_back(pattern);
   });
 }
 
@@ -412,9 +415,29 @@ Value CoreReader::faults(const Value& list) {
 }
 
 void CoreReader::fault(const Value& table, const Options& options) {
-  settings_.faults.push_back({options.integer("rank"), options.integer("step"),
-                              options.choice("kind", kFaults), options.choice("phase", kFaultPhases),
-                              options.real("seconds"), optional_integer(options, "peer")});
+  FaultSettings& fault = settings_.faults.emplace_back();
+  fault.rank = options.integer("rank");
+  fault.step = options.integer("step");
+  fault.kind = options.choice("kind", kFaults);
+  fault.phase = options.choice("phase", kFaultPhases);
+  fault.seconds = options.real("seconds");
+  fault.peer = optional_integer(options, "peer");
+  fault.bit = optional_integer(options, "bit").value_or(0);
+  fault.origin = table.origin;
+  if (options.has("what")) fault.what = options.choice("what", kFlipped);
+  if (options.has("tensor")) fault.tensor = std::string(options.text("tensor"));
+  const bool flips = fault.kind == FaultSettings::Kind::kFlip;
+  for (const char* name : {"what", "tensor", "bit"}) {
+    if (options.has(name) && !flips)
+      problems_.push_back(
+          fmt::format("{}[[fault]] {} is about kind = \"flip\"; leave it out, or change the kind",
+                      place(table.find(name)->origin), name));
+  }
+  if (flips && (!options.has("what") || fault.tensor.empty()))
+    problems_.push_back(
+        fmt::format("{}[[fault]] kind = \"flip\" needs what = \"output\", \"gradient\", "
+                    "\"weight\" or \"state\", and tensor, a name",
+                    place(table.origin)));
   const std::int64_t world = settings_.parallel.world(), trainers = settings_.parallel.trainers();
   if (options.integer("rank") >= trainers && options.integer("rank") < world) {
     problems_.push_back(

@@ -55,6 +55,12 @@ constexpr OptionSpec kRun[] = {
         .at_least(0.001)
         .in_unit("s")
         .doc_text("longest single wait, and longest pass of one layer"),
+    integer("witness_every", "0")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("slots between slots of which a digest of each tensor is recorded; 0 = none"),
+    texts("witness_layers", "['*']")
+        .doc_text("patterns of nodes whose outputs are recorded there: \"block.*.mlp\""),
 };
 
 constexpr OptionSpec kInit[] = {
@@ -219,6 +225,16 @@ constexpr OptionSpec kFault[] = {
                   "update"),
     real("seconds", "0").at_least(0).in_unit("s").doc_text("how long it lasts; 0 = for good"),
     integer("peer", nullptr).at_least(0).doc_text("the other end of a broken link"),
+    text("what", nullptr)
+        .one_of(kFlipped)
+        .doc_text("flip: what the tensor is; the gradient of a slot, a weight or an optimizer state changes "
+                  "before it is used next"),
+    text("tensor", nullptr)
+        .doc_text("flip: name of a node, of a parameter, or optimizer.SLOT/PARAMETER, as a witness has it"),
+    integer("bit", nullptr)
+        .at_least(0)
+        .doc_text(
+            "flip: which bit, from the tensor's first byte, the lowest of a byte first; 0 unless given"),
 };
 
 constexpr OptionSpec kEmulate[] = {

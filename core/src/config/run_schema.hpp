@@ -35,7 +35,9 @@ struct RunSettings {
   std::int64_t accumulate = 1;    ///< micro-batches per slot
   double clip = 0;                ///< global gradient norm; 0 = off
   bool stop_on_nan = true;
-  double deadline = 300;  ///< seconds of a single wait
+  double deadline = 300;                    ///< seconds of a single wait
+  std::int64_t witness_every = 0;           ///< slots between slots whose tensors are recorded; 0 = none
+  std::vector<std::string> witness_layers;  ///< patterns of nodes whose outputs are among them
 };
 
 /// [init]: the weights that a run begins with, from another run.
@@ -144,14 +146,19 @@ struct TableSettings {
 
 /// [[fault]]
 struct FaultSettings {
-  enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
+  enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink, kFlip };
   enum class Phase : std::uint8_t { kSlot, kForward, kBackward, kCollective, kUpdate };
+  enum class What : std::uint8_t { kOutput, kGradient, kWeight, kState };
   std::int64_t rank = 0;
   std::int64_t step = 0;
   Kind kind = Kind::kCrash;
   Phase phase = Phase::kSlot;
   double seconds = 0;                ///< how long hang, slow or link lasts; 0 = for good
   std::optional<std::int64_t> peer;  ///< the other end of a broken link; absent: all of them
+  What what = What::kOutput;         ///< flip: the kind of tensor
+  std::string tensor;                ///< flip: "NODE", "NODE:1", "PARAMETER" or "optimizer.SLOT/PARAMETER"
+  std::int64_t bit = 0;              ///< flip: from the first byte of this rank's part, lowest bit first
+  Origin origin;
 };
 
 /// When domains of an emulated cluster fail: a renewal process whose times between failures have this law.
@@ -200,7 +207,13 @@ inline constexpr auto kStragglers =
 inline constexpr auto kFaults = option::choice<FaultSettings::Kind>({{"crash", FaultSettings::Kind::kCrash},
                                                                      {"hang", FaultSettings::Kind::kHang},
                                                                      {"slow", FaultSettings::Kind::kSlow},
-                                                                     {"link", FaultSettings::Kind::kLink}});
+                                                                     {"link", FaultSettings::Kind::kLink},
+                                                                     {"flip", FaultSettings::Kind::kFlip}});
+inline constexpr auto kFlipped =
+    option::choice<FaultSettings::What>({{"output", FaultSettings::What::kOutput},
+                                         {"gradient", FaultSettings::What::kGradient},
+                                         {"weight", FaultSettings::What::kWeight},
+                                         {"state", FaultSettings::What::kState}});
 inline constexpr auto kFaultPhases =
     option::choice<FaultSettings::Phase>({{"slot", FaultSettings::Phase::kSlot},
                                           {"forward", FaultSettings::Phase::kForward},

@@ -114,7 +114,7 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, eval_batches, "
        "evaluate_first, evaluate_on_stop, "
        "log_every, "
-       "accumulate, clip, on_nan, deadline)"},
+       "accumulate, clip, on_nan, deadline, witness_every, witness_layers)"},
       {{"device.thread=3"},
        "--set device.thread=3: device.cpu has no option 'thread'; did you mean 'threads'? (see: tenon "
        "inspect device.cpu)"},

@@ -376,6 +376,13 @@ Executor::~Executor() = default;
 const std::vector<ParameterInfo>& Executor::parameters() const {
   return impl_->build->parameters;
 }
+std::string_view Executor::layer_of(int parameter) const {
+  for (const graph::Node& node : impl_->build->nodes) {
+    if (std::find(node.parameters.begin(), node.parameters.end(), parameter) != node.parameters.end())
+      return node.spec.name;
+  }
+  return {};
+}
 std::span<const TensorView> Executor::inputs() {
   return impl_->inputs;
 }

@@ -79,7 +79,8 @@ void Faults::at(Fault::Phase phase) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(armed_.begin(), armed_.end(), [phase](const Armed& armed) {
-      return armed.fault.phase == phase && armed.fault.kind != Fault::Kind::kLink;
+      return armed.fault.phase == phase && armed.fault.kind != Fault::Kind::kLink &&
+             armed.fault.kind != Fault::Kind::kFlip;
     });
     if (found == armed_.end()) return;
     due = found->fault;
@@ -125,8 +126,39 @@ void Faults::carry_out(const Fault& fault, std::string_view where) {
     case Fault::Kind::kSlow:
       return spend(fault.seconds, *spec_.clock, *spec_.control);
     case Fault::Kind::kLink:
-      return;  // at its next operation
+    case Fault::Kind::kFlip:
+      return;  // at its next operation; where its tensor is
   }
+}
+
+std::vector<Fault> Faults::all_flips() const {
+  std::vector<Fault> flips;
+  const std::lock_guard lock(mutex_);
+  for (const Fault& fault : waiting_) {
+    if (fault.kind == Fault::Kind::kFlip) flips.push_back(fault);
+  }
+  return flips;
+}
+
+bool Faults::flips(Fault::What what) const {
+  if (!any_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(armed_, [what](const Armed& armed) {
+    return armed.fault.kind == Fault::Kind::kFlip && armed.fault.what == what;
+  });
+}
+
+std::optional<Fault> Faults::take_flip(Fault::What what, std::string_view tensor) {
+  if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(armed_, [&](const Armed& armed) {
+    return armed.fault.kind == Fault::Kind::kFlip && armed.fault.what == what &&
+           (tensor.empty() || armed.fault.tensor == tensor);
+  });
+  if (found == armed_.end()) return std::nullopt;
+  Fault due = found->fault;
+  armed_.erase(found);
+  return due;
 }
 
 // In virtual time the rank is too late for all others and finds that out itself; in real time it sleeps until

@@ -1,5 +1,6 @@
-// Failures by schedule ([[fault]]): a rank that dies, hangs, is slow or loses its link in a given slot, so
-// that the reaction of a run can be tested. A resumed attempt injects nothing: it comes after the fault.
+// Failures by schedule ([[fault]]): a rank that dies, hangs, is slow, loses its link or has a bit turned over
+// (bit_flips.hpp) in a given slot, so that the reaction of a run can be tested. A resumed attempt injects
+// nothing: it comes after the fault.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -9,6 +10,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +42,14 @@ class Faults {
   /// Before each operation of a communicator with these members (world ranks).
   void before_operation(std::span<const int> members, std::string_view operation);
 
+  /// Bits that are to be turned over, at any time.
+  std::vector<config::FaultSettings> all_flips() const;
+  /// Whether one of this kind is due.
+  bool flips(config::FaultSettings::What what) const;
+  /// Takes one that is due, if there is one; of `tensor`, unless that is "".
+  std::optional<config::FaultSettings> take_flip(config::FaultSettings::What what,
+                                                 std::string_view tensor = {});
+
  private:
   struct Armed {
     config::FaultSettings fault;
@@ -50,7 +60,7 @@ class Faults {
 
   FaultSpec spec_;
   std::atomic<bool> any_;  ///< something is armed, or may be
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<config::FaultSettings> waiting_;
   std::vector<Armed> armed_;
   std::int64_t slot_ = -1;

@@ -186,15 +186,10 @@ void TensorWatch::begin_slot(std::int64_t slot) {
 
 void TensorWatch::begin_forward() {
   if (numerics_) executor_.probe_operands(this);
-  if (!request_.outputs) return;
-  executor_.probe_outputs(
-      [this](std::string_view node, std::string_view type, int output, const TensorView& value) {
-        if (!value.empty()) observers_->output({node, type, output, host_view(value, 0)});
-      });
 }
 
-void TensorWatch::end_forward() {
-  if (request_.outputs) executor_.probe_outputs({});
+void TensorWatch::output(std::string_view node, std::string_view type, int output, const TensorView& value) {
+  if (!value.empty()) observers_->output({node, type, output, host_view(value, 0)});
 }
 
 void TensorWatch::end_backward() {

@@ -77,9 +77,12 @@ class TensorWatch final : NumericsSink {
   TensorWatch(Observers* observers, RankReplica& replica, Executor& executor);
 
   void begin_slot(std::int64_t slot);
-  /// Around the first forward of the slot.
+  /// Before the first forward of the slot.
   void begin_forward();
-  void end_forward();
+  /// Whether an observer wants the outputs of that forward.
+  bool wants_outputs() const { return request_.outputs; }
+  /// An output of it, right after it was computed.
+  void output(std::string_view node, std::string_view type, int output, const TensorView& value);
   /// After the backward of the same micro-batch.
   void end_backward();
   /// Around the optimizer's update.

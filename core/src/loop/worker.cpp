@@ -40,7 +40,8 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
       cost_({&shared.settings, shared.with.host.rank(), &shared.clock, &shared.control, &shared.with.spans}),
       optimizer_(fmt::format("optimizer.{}", shared.parts.optimizer.id())),
       place_(shared.with.host.query(graph::PassPlaces::kId)),
-      watch_(shared.workers == 1 ? &shared.observers : nullptr, shared.replica, *executor_) {
+      watch_(shared.workers == 1 ? &shared.observers : nullptr, shared.replica, *executor_),
+      witness_(shared.parts, shared.replica, shared.updater, *executor_) {
   if (index == 0) {
     gradients_ = &shared_.replica.gradients();
   } else {
@@ -48,6 +49,8 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
                                         *shared_.parts.device, SetContents::kGradients);
     gradients_ = own_gradients_.get();
   }
+  if (index == 0)
+    flips_.emplace(shared_.with.faults, shared_.replica, *gradients_, shared_.updater, *executor_);
   open_ = shared_.replica.bucket_plan().parameters;
   // Only the first worker reports buckets: Hogwild workers of one replica do not average gradients with
   // others.
@@ -117,6 +120,23 @@ std::int64_t Worker::micro_stride() const {
   return shared_.parts.dataset->batch() * shared_.replica.replicas();
 }
 
+// The witness looks last: a bit that was turned over is what the nodes after it read.
+void Worker::probe_outputs(bool observed) {
+  const bool flips = flips_ && flips_->wants_outputs();
+  const bool wanted = observed || flips || witness_.active();
+  if (wanted) {
+    executor_->probe_outputs([this, observed, flips](std::string_view node, std::string_view type, int output,
+                                                     const TensorView& value) {
+      if (flips && !value.empty()) flips_->output(node, output, value);
+      if (observed) watch_.output(node, type, output, value);
+      witness_.output(node, output, value);
+    });
+  } else if (probed_) {
+    executor_->probe_outputs({});
+  }
+  probed_ = wanted;
+}
+
 /// The first micro-batch once more, before it counts. Its gradients are not reported.
 void Worker::compute_ahead(double loss_scale) {
   const SpanScope span(&shared_.with.spans, kCompute, "repeat");
@@ -168,6 +188,8 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
       read_batch(position, a);
     }
     if (a == 0) watch_.begin_forward();
+    witness_.inputs(a);
+    probe_outputs(a == 0 && watch_.wants_outputs());
     {
       const SpanScope span(&shared_.with.spans, kCompute, "forward");
       const PhaseScope entered(&shared_.with.account, Phase::kForward);
@@ -177,7 +199,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
       executor_->forward(shared_.replica.live(), last_run_);
       cost_.forward();
     }
-    if (a == 0) watch_.end_forward();
+    if (probed_) executor_->probe_outputs({});
     const LossValue& loss = trained_loss(*executor_);
     result.loss_sum += loss.sum;
     result.loss_count += loss.count;
@@ -218,6 +240,8 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
   std::span<const RowGradient> rows = executor_->row_gradients();
   if (shared_.rows.active()) rows = shared_.rows.run(rows);
+  if (flips_) flips_->gradients();
+  witness_.gradients(*gradients_, rows);
   Communicator* owners =
       shared_.rows.sharded() && !alone ? shared_.replica.group(Purpose::kStatistics) : nullptr;
   const double unscale = 1 / loss_scale;
@@ -264,6 +288,8 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   cost_.update();  // its declared time has a span of its own
   watch_.after_update(unscale);
   executor_->publish(shared_.replica.live());
+  if (flips_) flips_->updated();
+  witness_.updated(rows);
   result.rows = rows;
   return true;
 }
@@ -285,6 +311,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
   shared_.with.faults.begin_slot(t);
   cost_.begin_slot(t);
   watch_.begin_slot(t);
+  witness_.begin_slot(t);
   Slot slot{t, shared_.replica.replica(), 0};
   const double base_lr = parts.optimizer->base_lr();
   slot.lr = parts.schedule->rate({t, shared_.settings.run.steps, base_lr}) * rate_scale;
@@ -307,6 +334,8 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
   parts.sync->after_step(slot,
                          {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
   if (plan.kind == SlotKind::kMix) cost_.mix_ends();
+  const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
+  if (plan.kind == SlotKind::kMix || (alone && shared_.replica.replicas() > 1)) witness_.round();
   result.seconds = base::seconds_since(begin);
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loop/batch_reader.hpp"
+#include "loop/bit_flips.hpp"
 #include "loop/compute_cost.hpp"
 #include "loop/instruments.hpp"
 #include "loop/observers.hpp"
@@ -12,6 +13,7 @@
 #include "loop/row_client.hpp"
 #include "loop/row_exchange.hpp"
 #include "loop/update.hpp"
+#include "loop/witness.hpp"
 
 #include <tenon/clock.hpp>
 
@@ -87,6 +89,8 @@ class Worker {
   void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts.device); }
   /// Result of that; nothing before.
   const std::optional<RepeatedSlot>& repeated() const { return repeated_; }
+  /// Tells `sink` the digests of the slots that it wants.
+  void attach(WitnessSink& sink) { witness_.attach(&sink); }
   /// Operands that each number format got, without those of passes that are not the run's.
   std::vector<std::pair<std::string, std::int64_t>> operands() const;
   ComputeCost& cost() { return cost_; }
@@ -98,6 +102,8 @@ class Worker {
   void forward_ahead(ParameterSet& weights, std::int64_t slot, std::int64_t micro, std::int64_t position);
   /// Samples from one micro-batch of this replica to its next.
   std::int64_t micro_stride() const;
+  /// Shows the outputs of the forward that comes next to those that want them.
+  void probe_outputs(bool observed);
   void compute_ahead(double loss_scale);
   void compare_with_ahead(bool last);
   void accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result);
@@ -132,6 +138,9 @@ class Worker {
   std::vector<std::pair<std::string, std::int64_t>> repeated_operands_, foreseen_operands_;
   HostStage foreseen_;
   TensorWatch watch_;
+  SlotWitness witness_;
+  std::optional<BitFlips> flips_;  ///< the first worker's
+  bool probed_ = false;            ///< the executor shows its outputs
   ParameterReady ready_;
 };
 
