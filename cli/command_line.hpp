@@ -87,6 +87,7 @@ extern const Command kLaunch;
 extern const Command kNewPlugin;
 extern const Command kPower;
 extern const Command kQuantize;
+extern const Command kReplay;
 extern const Command kReproduce;
 extern const Command kSimulate;
 extern const Command kTokenize;

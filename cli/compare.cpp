@@ -3,6 +3,8 @@
 
 #include "record/run_folder.hpp"
 #include "report/compare.hpp"
+#include "witness/witness_comparison.hpp"
+#include "witness_answer.hpp"
 
 #include <tenon/error.hpp>
 
@@ -14,7 +16,24 @@ namespace {
 
 void declare_compare(po::options_description& options) {
   options.add_options()("numerics", "compare operands (observer numerics) and the newest checkpoints too");
+  options.add_options()("witness", "compare only what both recorded with [run] witness_every");
   options.add_options()("json", "print everything as JSON");
+}
+
+void print_witnesses(FileSystem& files, const std::string& a, const std::string& b, bool as_json) {
+  const train::WitnessComparison comparison =
+      train::compare_witnesses(train::read_witnesses(files, a), a, train::read_witnesses(files, b), b);
+  if (!as_json) {
+    std::cout << witness_text(comparison, a, b);
+    return;
+  }
+  JsonWriter json;
+  json.begin_object();
+  json.member("run_a", a);
+  json.member("run_b", b);
+  add_witness(json, comparison);
+  json.end_object();
+  std::cout << json.take();
 }
 
 /// Runs that save nothing can still have lines about operands; without either there is nothing to compare.
@@ -36,11 +55,14 @@ int run_compare(const std::vector<std::string>& arguments) {
   if (parsed.values.count("run_b") == 0)
     fail_config("tenon compare: which two runs? usage: tenon compare RUN_A RUN_B [options]");
   const auto files = make_posix_files();
-  const auto load = [&](const char* name) {
-    const std::string folder = parsed.values[name].as<std::vector<std::string>>()[0];
-    return report::load_run(open_newest_attempt(*files, folder).path);
+  const auto attempt = [&](const char* name) {
+    return open_newest_attempt(*files, parsed.values[name].as<std::vector<std::string>>()[0]).path;
   };
-  const report::Run a = load("run_a"), b = load("run_b");
+  if (parsed.values.count("witness") > 0) {
+    print_witnesses(*files, attempt("run_a"), attempt("run_b"), parsed.values.count("json") > 0);
+    return 0;
+  }
+  const report::Run a = report::load_run(attempt("run_a")), b = report::load_run(attempt("run_b"));
   const report::Comparison comparison = report::compare_runs(a, b);
   std::optional<report::NumericsAnswer> numerics;
   if (parsed.values.count("numerics") > 0) numerics = compare_numerics(a.record.folder, b.record.folder);
