@@ -1,6 +1,7 @@
 // Every precision, synchronisation, recovery and optimizer of this tree states when a run with it ends as one
 // with something simpler (<tenon/identities.hpp>). Each statement is trained both ways: on a small GPT, and
-// where it applies there on a DLRM, whose tables are updated row by row.
+// where it applies there on a DLRM, whose tables are updated row by row. With TENON_MATRIX=all on every
+// model, and again with three replicas, micro-batches and clipping.
 #include "cell.hpp"
 
 #include "identities/stated.hpp"
@@ -49,9 +50,26 @@ std::vector<Stated> stated(const Stating& stating) {
                                identities::needed_options(registry, stating.kind, stating.id));
 }
 
+bool everything() {
+  const char* const wanted = std::getenv("TENON_MATRIX");
+  return wanted != nullptr && std::string_view(wanted) == "all";
+}
+
 /// A run of two replicas and eight slots.
-Config base_of(const char* model) {
-  return cell_config(model_named(model), {.precision = "type = \"fp32\"\n", .replicas = true, .slots = 8});
+Config base_of(const char* model, const std::vector<std::string>& sets = {}) {
+  Choices choices{.precision = "type = \"fp32\"\n", .replicas = true, .slots = 8};
+  choices.sets = sets;
+  return cell_config(model_named(model), choices);
+}
+
+std::vector<Config> bases() {
+  if (!everything()) return {base_of("gpt_neo"), base_of("dlrm")};
+  std::vector<Config> all;
+  for (const Model& model : kModels) {
+    all.push_back(base_of(model.name));
+    all.push_back(base_of(model.name, {"parallel.ranks=3", "run.accumulate=2", "run.clip=0.5"}));
+  }
+  return all;
 }
 
 /// Whether both runs can be built.
@@ -89,10 +107,12 @@ TEST_P(Identities, HoldOnModelsWithAndWithoutTables) {
   ASSERT_FALSE(all.empty()) << "states none; see ComponentIdentities";
   for (const Stated& identity : all) {
     int held = 0;
-    for (const char* model : {"gpt_neo", "dlrm"}) {
-      const identities::Sides sides = identities::sides_of(base_of(model), GetParam().table(), identity);
+    for (const Config& base : bases()) {
+      const identities::Sides sides = identities::sides_of(base, GetParam().table(), identity);
       if (!applies(sides)) continue;
-      EXPECT_EQ(difference(sides, identity.within), "") << model << ": " << identity.why;
+      EXPECT_EQ(difference(sides, identity.within), "")
+          << base.find("model.type")->text() << " on " << base.find("parallel.ranks")->integer()
+          << " ranks: " << identity.why;
       ++held;
     }
     EXPECT_GT(held, 0) << "applies to no model: " << identity.why;
