@@ -91,7 +91,7 @@ class ShadowBmuf final : public Averaging {
       {.why = "workers that wait and take the whole model make the round of bmuf",
        .options = "mode = 'foreground'\ninterval = 8\nweight = 1.0",
        .other = "type = 'bmuf'\ninterval = 8\nmomentum = 0.0\nnesterov = false",
-       .given = "run.steps = 8"},
+       .given = "run.steps = 8\nparallel.ranks = 2"},
   };
   explicit ShadowBmuf(const Options& options)
       : Averaging("shadow_bmuf", options, options.real("weight")),
