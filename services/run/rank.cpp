@@ -96,6 +96,29 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
   all_.push_back(outages_.get());
 }
 
+namespace {
+
+[[noreturn]] void refuse_servers(const World& world, std::string_view who, std::string_view why) {
+  fail_config(
+      fmt::format("parallel.servers = {}: {} places nothing on servers{}{}; set it to 0, or choose "
+                  "a strategy around a centre that servers hold",
+                  world.settings.parallel.servers, who, why.empty() ? "" : ": ", why));
+}
+
+/// Servers are no part of the exchange after which a run appears on disk, so trainers refuse for them.
+void require_work_for_servers(World& world, const Part<Sync>& sync) {
+  if (world.settings.parallel.servers == 0) return;
+  const config::CheckedComponent* const named = world.checked.component("sync");
+  if (named == nullptr) refuse_servers(world, "a run without a [sync] table", "");
+  auto* const serving = sync.offered<SyncServer>();
+  const std::string who = fmt::format("sync strategy '{}'", named->type);
+  if (serving == nullptr) refuse_servers(world, who, "");
+  if (const std::string_view why = sync.guarded(*serving)->declines(); !why.empty())
+    refuse_servers(world, who, why);
+}
+
+}  // namespace
+
 // The rank.
 
 Rank::Rank(World& world, int rank)
@@ -109,6 +132,7 @@ Rank::Rank(World& world, int rank)
       lines_(trainer_.lines()),
       slots_(*world.clock, world.settings.run.deadline) {
   try {
+    require_work_for_servers(world, parts_.sync);
     services_ = std::make_unique<RankServices>(world, rank, trainer_, slots_.progress());
     const bool power = std::ranges::any_of(
         parts_.checked, [](const config::CheckedComponent& part) { return part.kind == Power::kKind; });
@@ -701,13 +725,7 @@ void run_server(World& world, int rank) {
   spec.control = world.links.control.get();
   RankHost host(spec, gate);
   const config::CheckedComponent* const named = world.checked.component("sync");
-  const auto refuse = [&](std::string_view who, std::string_view why) {
-    fail_config(
-        fmt::format("parallel.servers = {}: {} places nothing on servers{}{}; set it to 0, or choose "
-                    "a strategy around a centre that servers hold",
-                    world.settings.parallel.servers, who, why.empty() ? "" : ": ", why));
-  };
-  if (named == nullptr) refuse("a run without a [sync] table", "");
+  if (named == nullptr) refuse_servers(world, "a run without a [sync] table", "");
   const config::CheckedComponent chosen = named->copy();
   world.registry.create_inner(*chosen.options, host);
   const std::unique_ptr<ResolvedOptions, InnerEnd> inner(chosen.options.get());
@@ -716,9 +734,9 @@ void run_server(World& world, int rank) {
   const GuardContext names{ref.plugin, ref.name, rank};
   auto* serving = guard(names, [&] { return static_cast<SyncServer*>(sync->query(SyncServer::kId)); });
   const std::string who = fmt::format("sync strategy '{}'", chosen.type);
-  if (serving == nullptr) refuse(who, "");
+  if (serving == nullptr) refuse_servers(world, who, "");
   const std::string_view declines = guard(names, [&] { return serving->declines(); });
-  if (!declines.empty()) refuse(who, declines);
+  if (!declines.empty()) refuse_servers(world, who, declines);
   Node node(world, rank, host);
   guard({ref.plugin, ref.name, rank, -1, nullptr, 0}, [&] { serving->serve(node); });
 }

@@ -55,6 +55,21 @@ TEST(Threads, MoreThanCoresAreToldOfWithBothNumbers) {
   EXPECT_THAT(fits.log(), ::testing::Not(::testing::HasSubstr("device.threads = ")));
 }
 
+/// Servers once found out by themselves, sometimes after the run had a folder, and it then ended as failed.
+TEST(Servers, WithoutWorkAreRefusedBeforeTheRunHasAFolder) {
+  for (int time = 0; time < 12; ++time) {
+    const Scratch scratch;
+    const Ended ended = scratch.train({"--set", "parallel={ranks=2, servers=1}", "--set",
+                                       "sync.type=local_sgd", "--set", "transport.type=thread"});
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, ::testing::AllOf(
+                               ::testing::HasSubstr("parallel.servers = 1: sync strategy 'local_sgd' places "
+                                                    "nothing on servers; set it to 0"),
+                               ::testing::Not(::testing::HasSubstr("rank 2"))));
+    EXPECT_FALSE(fs::exists(scratch / "runs"));
+  }
+}
+
 /// Operators keep blocks of a product on the stack; too small a one is refused.
 TEST(Stacks, ThatAreTooSmallAreRefusedInWords) {
   for (const auto& [limit, wanted, environment] :
