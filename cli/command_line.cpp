@@ -185,11 +185,11 @@ std::string quoted_command_line(const std::vector<std::string>& arguments) {
 }
 
 std::span<const Command* const> commands() {
-  static constexpr std::array kAll{&kTrain,       &kLaunch,   &kAb,          &kCheck,     &kGraph,
-                                   &kInspect,     &kDoctor,   &kConformance, &kNewPlugin, &kReport,
-                                   &kCompare,     &kReplay,   &kEvaluate,    &kExport,    &kImport,
-                                   &kExportStudy, &kQuantize, &kGenerate,    &kTokenize,  &kTransform,
-                                   &kSimulate,    &kPower,    &kReproduce,   &kManual,    &kCompletion};
+  static constexpr std::array kAll{
+      &kTrain,       &kLaunch,      &kAb,       &kCheck,    &kGraph,     &kInspect,   &kDoctor,
+      &kConformance, &kNewPlugin,   &kReport,   &kCompare,  &kReplay,    &kEvaluate,  &kExport,
+      &kImport,      &kExportStudy, &kQuantize, &kGenerate, &kTokenize,  &kTransform, &kSimulate,
+      &kPower,       &kReproduce,   &kFuzz,     &kManual,   &kCompletion};
   return kAll;
 }
 

@@ -80,6 +80,7 @@ extern const Command kConformance;
 extern const Command kEvaluate;
 extern const Command kExport;
 extern const Command kExportStudy;
+extern const Command kFuzz;
 extern const Command kGenerate;
 extern const Command kGraph;
 extern const Command kImport;

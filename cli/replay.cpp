@@ -10,6 +10,7 @@
 #include "witness/witness_comparison.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/registry.hpp>
 
 #include <fmt/format.h>
 

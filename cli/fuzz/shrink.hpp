@@ -1,0 +1,32 @@
+// Shrinks a run that fails to the smallest file that still fails in the same way: tables and keys are left
+// out, so that options have their defaults, and numbers are halved.
+#pragma once
+
+#include <tenon/config.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::fuzz {
+
+/// Forms of a run that are smaller by one step, the largest steps first: without a table, an entry of a list
+/// or a key; with a number halved.
+std::vector<Value> smaller(const Value& root);
+
+struct ShrinkRequest {
+  std::string identity;  ///< that must fail again; another failure is another finding
+  /// The identity that a run fails, "" = none.
+  std::function<std::string(const Value& root)> failure;
+  /// Whether there is time for a further try.
+  std::function<bool()> goes_on;
+};
+
+/// The last form that fails `identity` and of which no smaller one does, or the best when time is over.
+Value shrink(Value root, const ShrinkRequest& request);
+
+/// Lines of the file that are not blank.
+std::size_t lines_of(const Value& root);
+
+}  // namespace tenon::fuzz

@@ -1,0 +1,92 @@
+// The shrinker against planted predicates: it finds the smallest run that fails, and never takes another
+// failure for the one it was given.
+#include "fuzz/shrink.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon::fuzz::shrink_test {
+namespace {
+
+Value parsed(const char* toml) {
+  return Config::parse(toml, "x.toml", {}).root();
+}
+
+constexpr const char* kRun = R"(
+[run]
+steps = 8
+seed = 7
+[sync]
+type = "diloco"
+interval = 4
+inner = {type = "x", deep = [1, 2, 3]}
+[precision]
+type = "fp8"
+head = true
+[[observe]]
+type = "csv"
+[[observe]]
+type = "health"
+)";
+
+const Value* at(const Value& root, const char* table, const char* key) {
+  const Value* const found = root.find(table);
+  return found == nullptr ? nullptr : found->find(key);
+}
+
+TEST(Shrink, EndsWithTheSmallestRunThatFails) {
+  int tries = 0;
+  const Value small =
+      shrink(parsed(kRun), {.identity = "crash",
+                            .failure =
+                                [&](const Value& root) {
+                                  ++tries;
+                                  const Value* const steps = at(root, "run", "steps");
+                                  const Value* const head = at(root, "precision", "head");
+                                  return steps != nullptr && steps->integer() >= 3 && head != nullptr
+                                             ? std::string("crash")
+                                             : std::string();
+                                },
+                            .goes_on = [] { return true; }});
+  EXPECT_EQ(small, parsed("[run]\nsteps = 4\n[precision]\nhead = true\n")) << to_toml(small, false);
+  EXPECT_LT(tries, 120);
+  EXPECT_LE(lines_of(small), 6u);
+}
+
+TEST(Shrink, DoesNotChangeTheFailure) {
+  // Without [sync] a run fails, too, but for another reason.
+  const Value small = shrink(parsed(kRun), {.identity = "repetition",
+                                            .failure =
+                                                [](const Value& root) {
+                                                  return root.find("sync") == nullptr
+                                                             ? std::string("check")
+                                                             : std::string("repetition");
+                                                },
+                                            .goes_on = [] { return true; }});
+  EXPECT_EQ(small, parsed("[sync]\n"));
+}
+
+TEST(Shrink, KeepsTheBestWhenTimeIsOver) {
+  int left = 3;
+  const Value small = shrink(parsed(kRun), {.identity = "crash",
+                                            .failure = [](const Value&) { return std::string("crash"); },
+                                            .goes_on = [&] { return left-- > 0; }});
+  EXPECT_EQ(small.table().size(), 1u);
+  EXPECT_THAT(smaller(small), ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(Shrink, SmallerFormsLeaveOutHalveAndNeverAdd) {
+  const Value root = parsed("a = 9\nb = [1, {c = -8}]\n");
+  std::vector<std::string> texts;
+  for (const Value& form : smaller(root)) texts.push_back(form.inline_toml());
+  EXPECT_THAT(texts, ::testing::UnorderedElementsAre(parsed("b = [1, {c = -8}]\n").inline_toml(),
+                                                     parsed("a = 9\n").inline_toml(),
+                                                     parsed("a = 9\nb = [{c = -8}]\n").inline_toml(),
+                                                     parsed("a = 9\nb = [1]\n").inline_toml(),
+                                                     parsed("a = 9\nb = [1, {}]\n").inline_toml(),
+                                                     parsed("a = 4\nb = [1, {c = -8}]\n").inline_toml(),
+                                                     parsed("a = 9\nb = [1, {c = -4}]\n").inline_toml()));
+}
+
+}  // namespace
+}  // namespace tenon::fuzz::shrink_test

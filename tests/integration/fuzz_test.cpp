@@ -1,0 +1,146 @@
+// `tenon fuzz` on the program itself: planted bugs of an outside plugin are found, shrunk, kept and found
+// again by --replay; what is sound passes; wrong input is refused with a text.
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace tenon::integration::fuzz_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Found {
+  json report;
+  int status = -1;
+  std::string err;
+
+  /// The identity that the first failure breaks.
+  std::string identity() const {
+    return report.at("failures").empty() ? "" : report.at("failures")[0].at("identity").get<std::string>();
+  }
+  fs::path folder(const Scratch& scratch) const {
+    return scratch.folder() / report.at("failures")[0].at("case").get<std::string>();
+  }
+};
+
+class FuzzCommand : public ::testing::Test {
+ protected:
+  void write_run(const std::string& bug) const {
+    write_file(
+        scratch_ / "run.toml",
+        replaced(replaced(Scratch::kRun, "type = \"adamw\"", "type = \"faulty\"\nbug = \"" + bug + "\""),
+                 "[run]", "plugins.paths = [\"" TENON_FUZZ_FIXTURE "\"]\n[run]"));
+  }
+  /// Varies schedules alone, so that the optimizer stays.
+  Found fuzz(std::vector<std::string> more) const {
+    std::vector<std::string> words{"fuzz", "--base", "run.toml", "--kinds", "schedule", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    Child child({.arguments = words, .folder = scratch_.folder()});
+    const Ended ended = child.wait(250);
+    return {json::parse(ended.out, nullptr, false), ended.status, ended.err};
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(FuzzCommand, ASoundPluginPasses) {
+  write_run("none");
+  const Found found = fuzz({"--count", "8", "--seed", "5"});
+  EXPECT_EQ(found.status, 0) << found.report.dump(1) << found.err;
+  ASSERT_TRUE(found.report.is_object()) << found.err;
+  EXPECT_EQ(found.report.at("compositions"), 8);
+  EXPECT_GT(found.report.at("trained"), 5);
+  EXPECT_THAT(read_file(scratch_ / "fuzz/report.html"), HasSubstr("optimizer.faulty"));
+}
+
+TEST_F(FuzzCommand, FindsPlantedBugsByTheIdentityThatTheyBreak) {
+  const struct {
+    const char* bug;
+    std::vector<std::string> identities;
+  } cases[] = {
+      {"weights", {"repetition", "resolved", "order", "layers", "observers", "plugin_twice"}},
+      {"state", {"repetition", "resolved", "order", "layers", "observers", "plugin_twice"}},
+      {"crash", {"process"}},
+      {"late", {"trains"}},
+      {"stated", {"stated"}},
+  };
+  for (const auto& it : cases) {
+    write_run(it.bug);
+    const Found found = fuzz({"--count", "2", "--shrink", "0", "--out", it.bug});
+    ASSERT_TRUE(found.report.is_object()) << it.bug << found.err;
+    EXPECT_EQ(found.status, 1) << it.bug;
+    EXPECT_THAT(it.identities, ::testing::Contains(found.identity())) << it.bug << found.report.dump(1);
+  }
+}
+
+TEST_F(FuzzCommand, ShrinksAndKeepsACaseThatReplayFindsAgain) {
+  write_run("weights");
+  const Found found = fuzz({"--count", "1", "--out", "first", "--shrink", "100"});
+  ASSERT_EQ(found.status, 1) << found.err;
+  const std::string text = read_file(found.folder(scratch_) / "case.toml");
+  EXPECT_THAT(text, AllOf(HasSubstr("# identity: "), HasSubstr("# see: tenon train case.toml --run-dir a"),
+                          HasSubstr("bug = \"weights\"")));
+  EXPECT_LE(found.report.at("failures")[0].at("lines"), 25) << text;
+  const Ended again =
+      scratch_.run({"fuzz", "--count", "0", "--replay", "first", "--out", "second", "--json"});
+  const json report = json::parse(again.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << again.err;
+  EXPECT_EQ(again.status, 1);
+  EXPECT_EQ(report.at("failures").size(), 1u);
+  EXPECT_EQ(report.at("failures")[0].at("identity"), found.identity());
+  // Mended, the old case holds.
+  write_file(found.folder(scratch_) / "case.toml", replaced(text, "bug = \"weights\"", "bug = \"none\""));
+  EXPECT_EQ(scratch_.run({"fuzz", "--count", "0", "--replay", "first", "--out", "third"}).status, 0);
+}
+
+TEST_F(FuzzCommand, FindsANumberThatIsNotInCheckpoints) {
+  write_run("unsaved");
+  const Found found = fuzz({"--count", "12", "--seed", "2", "--shrink", "0"});
+  ASSERT_TRUE(found.report.is_object()) << found.err;
+  std::set<std::string> identities;
+  for (const json& failure : found.report.at("failures")) identities.insert(failure.at("identity"));
+  for (const std::string& identity : identities)
+    EXPECT_THAT((std::vector<std::string>{"crash", "sigterm", "resume_twice", "transport_resume"}),
+                ::testing::Contains(identity));
+  EXPECT_FALSE(identities.empty());
+}
+
+TEST_F(FuzzCommand, WrongInputIsRefused) {
+  write_run("none");
+  const struct {
+    std::vector<std::string> words;
+    const char* text;
+  } cases[] = {
+      {{"--kinds", "synk"}, "tenon fuzz: --kinds: 'synk' is none of device, precision, "},
+      {{"--count", "-1"}, "tenon fuzz: --count -1: expected 0 to 1000000 compositions"},
+      {{"--seconds", "-2"}, "tenon fuzz: --seconds -2: expected a time of 0 s or more"},
+      {{"--seconds", "nan"}, "expected a time of 0 s or more"},
+      {{"--shrink", "-1"}, "tenon fuzz: --shrink -1: expected a time of 0 s or more"},
+      {{"--seed", "-3"}, "tenon fuzz: --seed -3: expected 0 or more"},
+      {{"--jobs", "5000"}, "tenon fuzz: --jobs 5000: expected 0 to 1024"},
+      {{"--out", ""}, "tenon fuzz: --out needs the name of a folder"},
+      {{"--out", "run.toml"}, "tenon fuzz: --out run.toml: "},
+      {{"--replay", "absent"}, "tenon fuzz: --replay absent: there is no */case.toml in it"},
+      {{"--base", "absent.toml"}, "absent.toml"},
+      {{"--judge", "absent.json"}, "tenon fuzz: absent.json is no request to judge"},
+  };
+  for (const auto& it : cases) {
+    std::vector<std::string> words{"fuzz"};
+    words.insert(words.end(), it.words.begin(), it.words.end());
+    const Ended ended = scratch_.run(words);
+    EXPECT_EQ(ended.status, 2) << it.text;
+    EXPECT_THAT(ended.err, HasSubstr(it.text));
+  }
+  fs::create_directories(scratch_ / "cases/one");
+  write_file(scratch_ / "cases/one/case.toml", "# identity: repetition\n# seed: x\n[run]\n");
+  EXPECT_THAT(
+      scratch_.run({"fuzz", "--replay", "cases"}).err,
+      HasSubstr("expected a line '# seed: NUMBER' before the run, as tenon fuzz writes it; found 'x'"));
+}
+
+}  // namespace
+}  // namespace tenon::integration::fuzz_test
