@@ -108,6 +108,18 @@ batch = 16
 type = "dlrm"
 bottom = [8, 6]
 top = [6, 1]
+placement = "rows"
+)"},
+    {"dlrm_tables", true, R"(
+[data]
+type = "adult"
+buckets = 8
+batch = 16
+[model]
+type = "dlrm"
+bottom = [8, 5]
+top = [7, 1]
+placement = "tables"
 )"},
     {"logistic_regression", true, R"(
 [data]

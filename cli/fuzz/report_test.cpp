@@ -1,4 +1,5 @@
-// The report of a fuzz: counts of identities, components and pairs; verdicts between processes; cases on disk.
+// The report of a fuzz: counts of identities, components and pairs; verdicts between processes; cases on
+// disk.
 #include "fuzz/report.hpp"
 
 #include "fuzz/fuzzer.hpp"

@@ -61,11 +61,12 @@ TEST_F(FuzzCommand, FindsPlantedBugsByTheIdentityThatTheyBreak) {
   const struct {
     const char* bug;
     std::vector<std::string> identities;
+    const char* text = "";
   } cases[] = {
       {"weights", {"repetition", "resolved", "order", "layers", "observers", "plugin_twice"}},
       {"state", {"repetition", "resolved", "order", "layers", "observers", "plugin_twice"}},
-      {"crash", {"process"}},
-      {"late", {"trains"}},
+      {"crash", {"process"}, "signal 11"},
+      {"late", {"trains"}, "refused late"},
       {"stated", {"stated"}},
   };
   for (const auto& it : cases) {
@@ -74,6 +75,7 @@ TEST_F(FuzzCommand, FindsPlantedBugsByTheIdentityThatTheyBreak) {
     ASSERT_TRUE(found.report.is_object()) << it.bug << found.err;
     EXPECT_EQ(found.status, 1) << it.bug;
     EXPECT_THAT(it.identities, ::testing::Contains(found.identity())) << it.bug << found.report.dump(1);
+    EXPECT_THAT(found.report.at("failures").dump(), HasSubstr(it.text));
   }
 }
 
