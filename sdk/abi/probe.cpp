@@ -226,6 +226,14 @@ TYPE(LogLevel)
 TYPE(Actor)
 TYPE(Host)
 
+// <tenon/identities.hpp>
+TYPE(Identity)
+TYPE(ComponentIdentities)
+struct StatesOne {
+  static constexpr tenon::Identity kIdentities[] = {{}};
+};
+INSTANCE(IdentitiesOf, StatesOne)
+
 // <tenon/language_model.hpp>
 TYPE(LanguageGraph)
 TYPE(LanguageModel)
@@ -720,8 +728,6 @@ TYPE(Box)
 TYPE(Layout)
 
 // <tenon/tier.hpp>
-TYPE(Identity)
-TYPE(ComponentIdentities)
 TYPE(KeptRows)
 TYPE(RowMemorySpec)
 TYPE(RowMemory)
