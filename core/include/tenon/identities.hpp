@@ -22,7 +22,7 @@ TENON_ABI_BEGIN
 struct Identity {
   std::string_view why;      ///< one sentence: "averaging after every slot is averaging of gradients"
   std::string_view options;  ///< of the component: "interval = 1"
-  std::string_view other;    ///< the table in its place: "type = \"ddp\""
+  std::string_view other;    ///< the table in its place: "type = \"none\""
   /// Settings of the run that both sides have, by their keys at the top: "optimizer.type = \"sgd\"".
   std::string_view given = "";
   /// Largest difference of a weight over the largest weight of its tensor; 0: equal bits. Recoveries have 0.
