@@ -84,6 +84,13 @@ std::string quantity(double value, Axis axis) {
   return compact(value);
 }
 
+std::string duration_text(double seconds) {
+  const auto s = static_cast<long long>(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
 std::string axis_label(Axis axis) {
   switch (axis) {
     case Axis::kSteps:

@@ -27,6 +27,8 @@ std::string p_text(double p);
 std::string coverage_text(double alpha);
 /// "12.5 k", "3.2 M" for counts; "1.5 MB" for bytes; "4 min 10 s" stays in seconds below two minutes.
 std::string quantity(double value, Axis axis);
+/// "42 s", "3 min 20 s", "1 h 05 min".
+std::string duration_text(double seconds);
 /// Label of an axis: "step", "samples", "tokens", "wall time (s)", "bytes sent".
 std::string axis_label(Axis axis);
 /// "a to b" with the decimals that suit its width.

@@ -1,6 +1,7 @@
 // The schedule of a study's runs; see runner.hpp.
 #include "ab/runner.hpp"
 
+#include "ab/format.hpp"
 #include "ab/study.hpp"
 #include "base/child_process.hpp"
 #include "base/elapsed.hpp"
@@ -37,13 +38,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::size_t kTailLines = 20;
-
-std::string duration(double seconds) {
-  const auto s = static_cast<long long>(std::llround(seconds));
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
-}
 
 /// Relative paths may count from the file that says them, and an arm's file is in another folder.
 Value with_absolute_paths(const Config& config, const Value& resolved) {
@@ -184,11 +178,11 @@ class Schedule {
     if (status == 0 && !r.overdue) {
       ++result_.completed;
       seconds_ += seconds;
-      report(true, fmt::format("{} done in {}", who, duration(seconds)));
+      report(true, fmt::format("{} done in {}", who, duration_text(seconds)));
       return;
     }
     std::string reason =
-        r.overdue     ? fmt::format("stopped after its deadline of {}", duration(options_.run_deadline_s))
+        r.overdue ? fmt::format("stopped after its deadline of {}", duration_text(options_.run_deadline_s))
         : signal != 0 ? fmt::format("ended by signal {}", signal)
                       : fmt::format("exit status {}", WEXITSTATUS(status));
     report(true, fmt::format("{} FAILED: {}", who, reason));
@@ -209,7 +203,7 @@ class Schedule {
       if (result_.completed > 0 && !result_.interrupted) {
         const double left = seconds_ / static_cast<double>(result_.completed) *
                             static_cast<double>(total_ - done) / options_.jobs;
-        line += ", about " + duration(left) + " left";
+        line += ", about " + duration_text(left) + " left";
       }
       if (result_.interrupted) line += ", stopping";
     }

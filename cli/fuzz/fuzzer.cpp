@@ -1,5 +1,6 @@
 #include "fuzz/fuzzer.hpp"
 
+#include "ab/format.hpp"
 #include "base/digests.hpp"
 #include "fuzz/shrink.hpp"
 
@@ -32,12 +33,6 @@ constexpr int kMostShrunk = 12;
 
 double seconds_since(Steady::time_point begin) {
   return std::chrono::duration<double>(Steady::now() - begin).count();
-}
-
-/// "3 min 20 s".
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::lround(seconds));
-  return whole < 120 ? fmt::format("{} s", whole) : fmt::format("{} min {} s", whole / 60, whole % 60);
 }
 
 std::string digest_of(const std::string& text) {
@@ -200,7 +195,7 @@ class Fuzzer {
     double left = done == 0 ? 0 : passed / static_cast<double>(done) * static_cast<double>(planned() - done);
     if (request_.seconds > 0) left = std::min(left, std::max(0.0, request_.seconds - passed));
     request_.progress(fmt::format("{} of {} compositions, {} failed, {}", done, planned(), failures,
-                                  finished ? duration_text(passed) : duration_text(left) + " left"),
+                                  finished ? ab::duration_text(passed) : ab::duration_text(left) + " left"),
                       finished);
   }
 

@@ -1,6 +1,7 @@
 // Planning of plan.hpp. The child that simulates data decides what is left to do there.
 #include "reproduce/plan.hpp"
 
+#include "ab/format.hpp"
 #include "ab/run_record.hpp"
 #include "base/elapsed.hpp"
 #include "reproduce/render.hpp"
@@ -201,7 +202,7 @@ std::string simulate_data(const StudyFile& study, const Size& size, const std::s
   const SimulationManifest manifest = read_simulation(*files, data);
   return fmt::format("{} (seed {}), {} of {} samples, {} failed, in {}", manifest.simulator, manifest.seed,
                      manifest.finished.size(), manifest.samples, manifest.failed.size(),
-                     duration_text(seconds));
+                     ab::duration_text(seconds));
 }
 
 }  // namespace tenon::reproduce

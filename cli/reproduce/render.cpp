@@ -258,19 +258,12 @@ std::string provenance_list(const StudyResult& r) {
   line("data", p.data);
   line("simulated by", p.simulation);
   line("seeds", fmt::format("{}", fmt::join(r.size.seeds, ", ")));
-  line("wall time", duration_text(p.wall_s) + wall);
+  line("wall time", ab::duration_text(p.wall_s) + wall);
   line("simulated columns", joined(p.simulated, "none"));
   return out;
 }
 
 }  // namespace
-
-std::string duration_text(double seconds) {
-  const auto s = static_cast<long long>(std::llround(seconds));
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
-}
 
 std::string caution(const Size& size) {
   return size.name == "quick" ? "Size quick: proves that it runs; never quote these numbers." : "";

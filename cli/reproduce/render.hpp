@@ -33,8 +33,6 @@ std::string list_json(const std::vector<StudyFile>& studies);
 
 /// "11 arms x 3 seeds x 1000 updates, about 35 min on two cores".
 std::string size_text(const StudyFile& study, const Size& size);
-/// "2 min 05 s", "3 h 20 min".
-std::string duration_text(double seconds);
 
 /// Statement of a size that only proves that it runs; "" for the others.
 std::string caution(const Size& size);

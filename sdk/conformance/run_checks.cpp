@@ -141,10 +141,7 @@ void allocates_nothing(Subject& subject) {
 /// Why a configuration cannot be built; "" if it can.
 std::string refusal_of(Subject& subject, const Config& config) {
   try {
-    Runtime runtime;
-    runtime.add_plugin(world_plugin());
-    runtime.registry().discover_only(subject.plugin_files());
-    runtime.check(config, nullptr);
+    subject.check(config);
     return "";
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kConfig) throw;

@@ -154,6 +154,8 @@ class Subject {
 
   /// The configuration of a run around the component; RunRequest::sets and the case's are in it.
   Config run_config(const RunRequest& request);
+  /// Builds the run of a configuration and trains nothing. What refuses it throws.
+  void check(const Config& config) const;
   /// Trains. Errors before the first slot throw; the result may say "failed". A killed run has status
   /// "killed".
   RunResult train(const RunRequest& request);

@@ -159,26 +159,10 @@ place = [{match = "*"}]
   root.find("tables")->find("place")->array()[0].set("tier", tier, {});
 }
 
-/// Returns the message of the refusal if the configuration cannot be built.
-std::string refusal(Subject& subject, const Config& config) {
-  try {
-    Runtime runtime;
-    runtime.add_plugin(world_plugin());
-    runtime.registry().discover_only(subject.plugin_files());
-    runtime.check(config, nullptr);
-    return "";
-  } catch (const Error& error) {
-    return brief(error.what());
-  }
-}
-
 /// A tier may refuse the device of the run, or rows like these.
 void require_placed(Subject& subject, const Config& config) {
   try {
-    Runtime runtime;
-    runtime.add_plugin(world_plugin());
-    runtime.registry().discover_only(subject.plugin_files());
-    runtime.check(config, nullptr);
+    subject.check(config);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kConfig) throw;
     not_applicable(fmt::format("it refuses the tables of the kit's run: {}", brief(error.what())));
@@ -195,6 +179,13 @@ Config reparse(const Value& root, const std::vector<std::string>& sets) {
 std::vector<std::vector<Input>> Subject::inputs_to_try() const {
   if (!spec_.given.inputs.empty()) return {spec_.given.inputs};
   return kUsualInputs;
+}
+
+void Subject::check(const Config& config) const {
+  Runtime runtime;
+  runtime.add_plugin(world_plugin());
+  runtime.registry().discover_only(plugin_files());
+  runtime.check(config, nullptr);
 }
 
 Config Subject::run_config(const RunRequest& request) {
@@ -241,7 +232,12 @@ Config Subject::run_config(const RunRequest& request) {
   // The inputs that a layer or a model accepts are found by trying.
   std::string refused;
   const auto fits = [&](const Value& candidate) {
-    const std::string text = refusal(*this, reparse(candidate, sets));
+    std::string text;
+    try {
+      check(reparse(candidate, sets));
+    } catch (const Error& error) {
+      text = brief(error.what());
+    }
     if (refused.find("\n  " + text) == std::string::npos) refused += "\n  " + text;
     return text.empty();
   };
