@@ -408,6 +408,7 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
       },
       std::move(optimizer_state));
   parts_->sync->start(*weights_);
+  workers_[0]->require_equal_plans();
 }
 
 void Trainer::make_evaluators() {

@@ -160,6 +160,8 @@ TEST(Rows, OnRequestLetReplicasPlanTheirOwnSlots) {
       refusal_of_clicks("{type = 'skipping', inner = {type = 'none'}}", world),
       HasSubstr("which replicas read and update together in each slot; choose a strategy whose replicas take "
                 "the same slots, or set parallel.rows = \"request\""));
+  EXPECT_THROW(train_clicks("{type = 'skipping', inner = {type = 'none'}}", world), Error)
+      << "before the run appears on disk, as check does";
   const World own = on_request(world, {kSimulated});
   const RunResult run = train_clicks("{type = 'skipping', inner = {type = 'none'}}", own).result;
   EXPECT_EQ(run.error, "");

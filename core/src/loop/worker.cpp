@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -341,15 +342,24 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
 }
 
 // Rows of a table are read and updated by messages between all replicas, so either all take part or none.
-void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
+void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) const {
   for (int other = 0; other < shared_.replica.replicas(); ++other) {
     const bool trains = shared_.parts.sync->plan({slot.t, other, slot.lr}).kind == SlotKind::kGrad;
     if (trains == (plan.kind == SlotKind::kGrad)) continue;
-    fail_run(fmt::format(
+    fail_config(fmt::format(
         "slot {}: sync strategy '{}' lets replica {} compute gradients and replica {} not, but the model has "
         "row tables, which replicas read and update together in each slot; choose a strategy whose replicas "
         "take the same slots, or set parallel.rows = \"request\"",
         slot.t, shared_.parts.sync.id(), trains ? other : slot.replica, trains ? slot.replica : other));
+  }
+}
+
+void Worker::require_equal_plans() const {
+  constexpr std::int64_t kSlots = 1000;
+  if (!shared_.rows.active()) return;
+  for (std::int64_t t = 0; t < std::min(kSlots, shared_.settings.run.steps); ++t) {
+    const Slot slot{t, shared_.replica.replica(), 0};
+    require_equal_plans(slot, shared_.parts.sync->plan(slot));
   }
 }
 

@@ -93,6 +93,9 @@ class Worker {
   void attach(WitnessSink& sink) { witness_.attach(&sink); }
   /// Operands that each number format got, without those of passes that are not the run's.
   std::vector<std::pair<std::string, std::int64_t>> operands() const;
+  /// After the strategy has started: throws where rows travel in step and, within the first thousand slots,
+  /// the strategy lets some replicas compute gradients and others not. run() looks at all slots.
+  void require_equal_plans() const;
   ComputeCost& cost() { return cost_; }
   /// Current phase of the slot, for messages: "backward".
   std::string_view phase() const { return phase_; }
@@ -110,7 +113,7 @@ class Worker {
   bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
               const std::function<std::int64_t()>& next_update);
   bool answers_overflow(double loss_scale) const;
-  void require_equal_plans(const Slot& slot, const SlotPlan& plan);
+  void require_equal_plans(const Slot& slot, const SlotPlan& plan) const;
   [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
   /// Returns where the data of this slot is not finite; "" where all of it is.
   std::string non_finite_data();
