@@ -155,6 +155,8 @@ TEST(ShadowThreads, RefuseWhatCannotBe) {
   EXPECT_THAT(refusal("{type = 'shadow_easgd', mode = 'foreground', order = [0, 0]}", {"parallel.servers=1"}),
               HasSubstr("'order' lists every trainer, 0 to 1, once"));
   EXPECT_THAT(refusal("{type = 'shadow_ma', at = [3]}", {}), HasSubstr("'at' scripts exchanges"));
+  EXPECT_THAT(refusal("{type = 'shadow_bmuf', piece = 7}", {}),
+              HasSubstr("'piece' is 7 bytes; expected 0, or at least 256"));
   EXPECT_THAT(refusal("{type = 'shadow_ma', mode = 'stepped', interval = 1}", {"parallel.workers=2"}),
               HasSubstr("mode = \"stepped\" is for one worker"));
   EXPECT_THAT(

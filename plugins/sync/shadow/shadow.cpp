@@ -17,6 +17,11 @@ Shadow::Shadow(const char* name, const Options& options)
       rest_(options.real("rest")),
       piece_(options.integer("piece")) {
   mode_ = options.choice("mode", kModes);
+  if (piece_ > 0 && piece_ < kLeastPiece) {
+    fail_config("sync " + std::string(name_) + ": 'piece' is " + std::to_string(piece_) +
+                " bytes; expected 0, or at least " + std::to_string(kLeastPiece) +
+                ": each piece is a transfer of its own, for which the next one waits");
+  }
   locked_ =
       background() && options.text("merge_lock") == "per_shard";  // otherwise workers stand still anyway
   const auto at = options.integers("at");

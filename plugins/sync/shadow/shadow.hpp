@@ -47,13 +47,15 @@ inline constexpr OptionSpec kRest =
         .at_least(1e-6)
         .in_unit("s")
         .doc_text("shadow: pause from the end of an exchange to the next, on the run's clock");
+/// Of 'piece', in bytes. Smaller pieces would take longer to start than to send.
+inline constexpr std::int64_t kLeastPiece = 256;
 inline constexpr OptionSpec kPiece =
     option::integer("piece", "0")
         .at_least(0)
         .in_unit("byte")
         .doc_text(
             "weights are sent in pieces of at most this size, one after the other, so that other traffic on "
-            "the link passes between them; 0: everything for one destination at once");
+            "the link passes between them, at least 256; 0: everything for one destination at once");
 inline constexpr OptionSpec kLock =
     option::text("merge_lock", "'none'")
         .one_of(kLocks)
