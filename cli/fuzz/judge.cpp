@@ -411,8 +411,18 @@ Judge::Answer Judge::plugin_twice() {
 
 // ---- interrupted and resumed
 
+/// Whether exchanges of weights end when the clock says so. A save completes what is on its way, and a resume
+/// begins anew, so either may change what comes after, also under a simulated clock.
+bool Judge::follows_clock() const {
+  const Value* const sync = request_.root.find("sync");
+  const Value* const type = sync == nullptr ? nullptr : sync->find("type");
+  return type != nullptr && (runtime_.registry().find("sync/1", type->text()).component->capabilities &
+                             TENON_CAP_NONDETERMINISTIC) != 0;
+}
+
 /// Why a resume of this run need not have the bits of the whole run; "" if it must.
 std::string Judge::inexact_resume(const std::string& name) const {
+  if (follows_clock()) return "exchanges follow the clock, and no save holds what was on its way";
   const fs::path checkpoints = path(name) + "/latest/checkpoints";
   std::error_code ignored;
   if (!fs::exists(checkpoints, ignored)) return "";
@@ -686,6 +696,7 @@ Judge::Answer Judge::stated() {
     const Value* const table = section.is_list ? nullptr : request_.root.find(section.table);
     if (table == nullptr) continue;
     try {
+      if (section.table == "recovery" && follows_clock()) continue;  // its saves stop those exchanges
       for (identities::Stated& one : identities::stated_by(runtime_.registry(), host_, section.kind, *table))
         asked.push_back({std::string(section.table), std::move(one)});
     } catch (const Error& error) {

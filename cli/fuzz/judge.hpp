@@ -77,6 +77,7 @@ class Judge {
   Answer refused_alike(const std::string& refusal, int status);
   Answer started_again(bool twice, bool by_signal);
   Answer over(const std::string& transport);
+  bool follows_clock() const;
   std::string inexact_resume(const std::string& name) const;
 
   Answer check();

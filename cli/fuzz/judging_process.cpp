@@ -118,6 +118,18 @@ Verdict judge_root(Runtime& runtime, Host& host, const JudgingRequest& request, 
       .run();
 }
 
+/// Rows in shared memory outlive their run, for a restart; those of a judgement name its folder.
+void remove_shared_memory(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", ignored)) {
+    if (!entry.path().filename().string().starts_with("tenon.")) continue;
+    std::string head(4096, '\0');
+    std::ifstream(entry.path(), std::ios::binary)
+        .read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (head.find(folder + "/") != std::string::npos) fs::remove(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 int judge_request(const std::string& file, Host& host) {
@@ -183,6 +195,7 @@ Judged judged_in_process(const JudgingRequest& request) {
                 {"tenon check case.toml", "tenon train case.toml --run-dir a"},
                 ""};
   }
+  remove_shared_memory(request.folder);
   judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return judged;
 }

@@ -358,7 +358,8 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   const std::int64_t world = ranks * mesh + servers;
   if (!base.is_file || root.find("transport") == nullptr) draw_link(root, draws, world, plain);
   if (!plain && draws.chance(0.1)) draw_fault(root, draws, world, steps);
-  if (!plain && base.has_rows && draws.chance(0.1)) {
+  // A failure of the emulated job takes rows, and what restores them is a recovery.
+  if (!plain && base.has_rows && root.find("recovery") != nullptr && draws.chance(0.1)) {
     Value emulate;
     emulate.set("hours", Value(std::vector<double>{1, 24}[draws.below(2)]), {});
     emulate.set("shards", Value(draws.between(1, 8)), {});

@@ -111,6 +111,32 @@ TEST_F(FuzzCommand, FindsANumberThatIsNotInCheckpoints) {
   EXPECT_FALSE(identities.empty());
 }
 
+/// Segments name the folder of their run in their first bytes.
+TEST_F(FuzzCommand, RowsInSharedMemoryEndWithTheirJudgement) {
+  write_file(scratch_ / "old/one/case.toml", "# identity: repetition\n# seed: 1\n# composition: 1\n" +
+                                                 clicks_run() +
+                                                 "[[tables.place]]\nmatch = \"*\"\ntier = {type = "
+                                                 "\"shared\"}\n[[fault]]\nrank = 0\nstep = 3\nkind = "
+                                                 "\"crash\"\n");
+  const std::string folder = fs::canonical(scratch_.folder()).string();
+  const auto segments = [&] {
+    std::vector<fs::path> mine;
+    for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+      if (entry.path().filename().string().starts_with("tenon.") &&
+          read_file(entry.path()).substr(0, 4096).find(folder) != std::string::npos)
+        mine.push_back(entry.path());
+    }
+    return mine;
+  };
+  ASSERT_EQ(scratch_.run({"train", "old/one/case.toml", "--quiet", "--run-dir", "mine"}).status, 1);
+  const std::vector<fs::path> of_a_run = segments();
+  EXPECT_FALSE(of_a_run.empty()) << "they outlive a run that fails";
+  const Ended ended = scratch_.run({"fuzz", "--count", "0", "--replay", "old"});
+  EXPECT_EQ(ended.status, 1) << ended.err;
+  EXPECT_EQ(segments().size(), of_a_run.size());
+  for (const fs::path& segment : of_a_run) fs::remove(segment);
+}
+
 TEST_F(FuzzCommand, WrongInputIsRefused) {
   write_run("none");
   const struct {
