@@ -1,11 +1,19 @@
 // Widths and sizes are odd where the model permits, since remainders of blocks are where kernels err.
 #include "fuzz/bases.hpp"
 
+#include <fmt/format.h>
+
+#include <unistd.h>
+
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 namespace tenon::fuzz {
 namespace {
+
+constexpr const char* kSums = "sums.jsonl";
 
 struct Text {
   const char* name;
@@ -56,6 +64,102 @@ mamba_heads = 6
 mamba_head_width = 5
 mamba_state = 7
 mamba_chunk = 6
+)"},
+    {"gpt_edited", false, R"(
+[data]
+type = "mixture"
+sources = ["plays=data/text/tinyshakespeare.txt", "again=data/text/tinyshakespeare.txt"]
+weights = ["2/3", "1/3"]
+context = 16
+batch = 2
+[model]
+type = "gpt_neo"
+layers = 2
+width = 12
+heads = 3
+[[model.override]]
+match = "transformer.h.*.attn.attention.q_proj"
+init_scale = 0.01
+[[model.insert]]
+after = "transformer.h.*.mlp.act"
+name = "{}_drop"
+type = "dropout"
+p = 0.1
+)"},
+    {"layers", false, R"(
+[data]
+type = "mnist"
+batch = 4
+scale = "standard"
+[model]
+type = "mlp"
+[[model.layer]]
+name = "conv"
+type = "conv2d"
+inputs = ["image"]
+features = 3
+kernel = [5]
+[[model.layer]]
+name = "norm"
+type = "batch_norm"
+[[model.layer]]
+name = "act"
+type = "relu"
+[[model.layer]]
+name = "flat"
+type = "flatten"
+[[model.layer]]
+name = "head"
+type = "linear"
+features = 10
+[[model.layer]]
+name = "loss"
+type = "softmax_cross_entropy"
+inputs = ["head", "label"]
+)"},
+    {"conversations", false, R"(
+[data]
+type = "conversations"
+path = "{sums}"
+val_fraction = 0.25
+context = 16
+batch = 2
+[data.template.user]
+after = "="
+[data.template.assistant]
+after = "\n"
+[model]
+type = "gpt_neo"
+layers = 1
+width = 12
+heads = 3
+)"},
+    {"rollouts", false, R"(
+[data]
+type = "rollouts"
+path = "{sums}"
+context = 16
+batch = 4
+answers = 2
+answer_tokens = 4
+[data.reward]
+type = "exact"
+[data.conversations]
+type = "conversations"
+path = "{sums}"
+context = 16
+batch = 4
+[data.conversations.template.user]
+after = "="
+[data.conversations.template.assistant]
+after = "\n"
+[model]
+type = "gpt_neo"
+layers = 1
+width = 12
+heads = 3
+scale_logits = true
+objective = "policy"
 )"},
     {"mlp", false, R"(
 [data]
@@ -177,10 +281,35 @@ axes = [0]
 
 }  // namespace
 
-std::vector<Base> small_bases() {
+void write_sums(const std::string& folder) {
+  const std::string file = folder + "/" + kSums;
+  if (std::filesystem::exists(file)) return;
+  // Several processes may do this at once.
+  const std::string own = fmt::format("{}.{}", file, ::getpid());
+  {
+    std::ofstream lines(own);
+    for (int i = 0; i < 48; ++i) {
+      const int left = 10 + 7 * i % 80, right = 10 + 11 * i % 60;
+      lines << fmt::format(
+          R"({{"messages": [{{"role": "user", "content": "{}+{}"}}, {{"role": "assistant", "content": "{}"}}], )"
+          R"("check": "number", "answer": "{}"}})"
+          "\n",
+          left, right, left + right, left + right);
+    }
+  }
+  std::filesystem::rename(own, file);
+}
+
+std::vector<Base> small_bases(const std::string& folder) {
   std::vector<Base> bases;
-  for (const Text& text : kBases)
-    bases.push_back({text.name, Config::parse(text.toml, text.name, {}).root(), text.has_rows});
+  for (const Text& text : kBases) {
+    std::string toml = text.toml;
+    constexpr std::string_view kPlace = "{sums}";
+    if (toml.find(kPlace) != std::string::npos && folder.empty()) continue;
+    for (std::size_t at = 0; (at = toml.find(kPlace)) != std::string::npos;)
+      toml.replace(at, kPlace.size(), folder + "/" + kSums);
+    bases.push_back({text.name, Config::parse(toml, text.name, {}).root(), text.has_rows});
+  }
   return bases;
 }
 

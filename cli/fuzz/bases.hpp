@@ -17,8 +17,10 @@ struct Base {
   bool is_file = false;  ///< the user's: its components are kept half of the time
 };
 
-/// Each model of this tree.
-std::vector<Base> small_bases();
+/// Each model of this tree. `folder` has what write_sums() wrote; "": without the bases that read it.
+std::vector<Base> small_bases(const std::string& folder);
+/// A few sums as conversations, where the folder has none.
+void write_sums(const std::string& folder);
 
 /// The user's run, made short. `root` has absolute paths.
 Base base_of_run(Value root);

@@ -3,6 +3,7 @@
 #include "base/child_process.hpp"
 #include "base/process_facts.hpp"
 #include "config/run_schema.hpp"
+#include "fuzz/bases.hpp"
 #include "fuzz/space.hpp"
 
 #include <tenon/error.hpp>
@@ -154,6 +155,7 @@ int judge_request(const std::string& file, Host& host) {
       return can_be_made(runtime.registry(), host, kind, table);
     };
     fs::create_directories(space.folder);
+    write_sums(space.folder);
     if (given) space.base = base_of_run(given->root());
     const Space drawn(runtime.registry(), std::move(space));
     for (int attempt = 0; attempt < Space::kAttempts && !judged.verdict.accepted; ++attempt) {

@@ -187,7 +187,7 @@ std::set<std::string> components_of(const Value& root, const ComponentCatalog& c
 }
 
 Space::Space(Registry& registry, SpaceRequest request) : registry_(registry), request_(std::move(request)) {
-  bases_ = request_.base ? std::vector<Base>{*request_.base} : small_bases();
+  bases_ = request_.base ? std::vector<Base>{*request_.base} : small_bases(request_.folder);
   std::vector<std::string> known;
   for (const char* const kind : kTaken) known.emplace_back(kind_word(kind));
   for (const std::string& kind : request_.kinds) {
@@ -304,7 +304,18 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
     if (draws.chance(0.2))
       place.set("state", component("tier/1", draws.one_of(registry_.ids("tier/1")), options), {});
     Value tables;
-    tables.set("place", Value(Value::Array{std::move(place)}), {});
+    if (draws.chance(0.25)) {
+      // The drawn tier has room for some of the rows, and the last one for the rest.
+      Value some, rest;
+      some.set("bytes", Value(std::vector<std::string>{"0B", "700B", "64KiB"}[draws.below(3)]), {});
+      some.set("tier", *place.find("tier"), {});
+      rest.set("bytes", Value(std::string("1GiB")), {});
+      rest.set("tier", component("tier/1", "dram", options), {});
+      tables.set("plan", Value(std::string("auto")), {});
+      tables.set("budget", Value(Value::Array{std::move(some), std::move(rest)}), {});
+    } else {
+      tables.set("place", Value(Value::Array{std::move(place)}), {});
+    }
     if (draws.chance(0.2)) tables.set("prefetch", Value(draws.between(0, 3)), {});
     root.set("tables", std::move(tables), {});
   }
