@@ -99,6 +99,7 @@ type = "conv2d"
 inputs = ["image"]
 features = 3
 kernel = [5]
+bias = false
 [[model.layer]]
 name = "norm"
 type = "batch_norm"
