@@ -226,6 +226,33 @@ bottom = [8, 5]
 top = [7, 1]
 placement = "tables"
 )"},
+    {"dlrm_mean", true, R"(
+[data]
+type = "synthetic_ctr"
+tables = 3
+rows = [40]
+dense = 2
+bag = 2
+pairs = 1
+samples = 4000
+val_samples = 400
+batch = 8
+[model]
+type = "dlrm"
+bottom = [6, 4]
+top = [5, 1]
+mode = "mean"
+interaction = "cat"
+)"},
+    {"logistic_rows", true, R"(
+[data]
+type = "adult"
+buckets = 8
+batch = 16
+[model]
+type = "logistic_regression"
+placement = "rows"
+)"},
     {"logistic_regression", true, R"(
 [data]
 type = "adult"

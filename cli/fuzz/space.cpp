@@ -85,7 +85,8 @@ Value core_part(const Value* table, std::string_view name) {
 void draw_link(Value& root, Draws& draws, std::int64_t world, bool plain) {
   Value transport;
   transport.set("type", Value(std::string("thread")), {});
-  if (!plain && draws.chance(0.35)) {
+  // Sensors and fillers live in real time.
+  if (!plain && root.find("power") == nullptr && draws.chance(0.35)) {
     Value clock;
     clock.set("type", Value(std::string("simulated")), {});
     clock.set("compute_seconds", Value(std::vector<double>{0.0, 0.001, 0.02}[draws.below(3)]), {});
@@ -320,7 +321,7 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
     root.set("tables", std::move(tables), {});
   }
   const std::string power = turn("power/1", index);
-  if (varies("power/1") && !power.empty() && kAttemptList[attempt].turns == 1 && draws.chance(0.35)) {
+  if (varies("power/1") && !power.empty() && kAttemptList[attempt].turns == 1 && draws.chance(0.6)) {
     Value table;
     table.set(draws.chance(0.5) ? "source" : "actuator", component("power/1", power, options), {});
     root.set("power", std::move(table), {});
