@@ -298,6 +298,7 @@ void actuator_starts_and_stops(Subject& subject) {
   place.device = &subject.device();
   place.host = &subject.host();
   const RandomKey key = random_key(subject.seed(), "conformance.phases");
+  actuator->prepare(place);
   for (int turn = 0; turn < 2; ++turn) {
     in_time("start()", kStart, [&] { actuator->start(place); });
     in_time("3,000 calls of on_phase()", kPhases, [&] {

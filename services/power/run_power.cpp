@@ -58,6 +58,14 @@ void RunPower::make_source(const config::CheckedComponent& checked) {
   if (wanted) source_ = std::move(made);
 }
 
+int RunPower::local_rank() const {
+  return rank_ % world_.ranks_here();
+}
+
+PowerPlace RunPower::place() const {
+  return {local_rank(), world_.threads_per_rank(), parts_.device.get(), &host_};
+}
+
 /// Its options stay with those of the rank's other parts.
 void RunPower::make_actuator(config::CheckedComponent& checked) {
   ResolvedOptions& options = *checked.options;
@@ -67,6 +75,11 @@ void RunPower::make_actuator(config::CheckedComponent& checked) {
   made.phases = made.component.offered<PhaseObserver>();
   if (made.role == nullptr)
     refuse(checked, "this component of kind power draws none in a run (it is no PowerActuator)");
+  try {
+    made.component.guarded(*made.role)->prepare(place());
+  } catch (...) {
+    rethrow_noted_call();  // while `made` lives, whose options an error may name
+  }
   actuator_ = std::move(made);
 }
 
@@ -81,10 +94,8 @@ bool RunPower::drive(Call&& body) {
       rethrow_noted_call();
     }
   } catch (const std::exception& error) {
-    const auto* const named = dynamic_cast<const Error*>(&error);
-    actuator_->misconfigured = named != nullptr && named->kind() == ErrorKind::kConfig;
     actuator_->ended = error.what();
-    if (!actuator_->misconfigured) say("actuator", error.what());
+    say("actuator", error.what());
     return false;
   }
   return true;
@@ -99,12 +110,11 @@ void RunPower::say(std::string_view what, std::string_view why) {
 void RunPower::begin(TimeAccount& account, const std::string& folder, std::int64_t first_slot) {
   stem_ = fmt::format("{}/power.rank{}", folder, rank_);
   if (first_slot > 0) stem_ += fmt::format(".slot{}", first_slot);
-  const int local_rank = rank_ % world_.ranks_here();
   readings_.reset();
   if (source_ != nullptr) {
     PowerSampler::Spec spec;
     spec.source = source_;
-    spec.local_rank = local_rank;
+    spec.local_rank = local_rank();
     spec.rate_hz = world_.settings.power.rate_hz;
     spec.clock = world_.clock.get();
     spec.path = stem_ + ".csv";
@@ -112,11 +122,7 @@ void RunPower::begin(TimeAccount& account, const std::string& folder, std::int64
     sampler_ = std::make_unique<PowerSampler>(std::move(spec));
     sampler_->begin();
   }
-  drive([&] {
-    actuator_->component.guarded(*actuator_->role)
-        ->start({local_rank, world_.threads_per_rank(), parts_.device.get(), &host_});
-  });
-  if (actuator_ && actuator_->misconfigured) fail_config(actuator_->ended);
+  drive([&] { actuator_->component.guarded(*actuator_->role)->start(place()); });
   const bool hears =
       (source_ != nullptr && source_->phases != nullptr) || (actuator_ && actuator_->phases != nullptr);
   if (hears) account.listen(*this);

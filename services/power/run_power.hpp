@@ -20,13 +20,13 @@ namespace tenon::train {
 
 class RunPower final : public PhaseObserver {
  public:
-  /// Makes the components. Throws Error(kConfig) for one without the role, and under the simulated clock.
+  /// Makes the components. Throws Error(kConfig) for one without the role, for an actuator whose options
+  /// cannot serve this rank, and under the simulated clock.
   RunPower(World& world, int rank, Parts& parts, RankHost& host);
   ~RunPower() override;
 
   /// Before the first slot: power.rank<r>.csv, of a later segment power.rank<r>.slot<n>.csv, begins in the
-  /// folder, and the actuator starts. Throws
-  /// Error(kConfig) where its options cannot serve the run.
+  /// folder, and the actuator starts.
   void begin(TimeAccount& account, const std::string& folder, std::int64_t first_slot);
   /// After the last slot, or when the run fails: both end, and the record is written.
   void end() noexcept;
@@ -41,9 +41,10 @@ class RunPower final : public PhaseObserver {
     PowerActuator* role = nullptr;
     PhaseObserver* phases = nullptr;
     std::string ended = {};  ///< why it was given up
-    bool misconfigured = false;
   };
 
+  int local_rank() const;
+  PowerPlace place() const;
   void make_source(const config::CheckedComponent& checked);
   void make_actuator(config::CheckedComponent& checked);
   template <typename Call>

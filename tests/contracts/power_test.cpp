@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <mutex>
@@ -85,11 +86,13 @@ class Drawer final : public Power, public PowerActuator, public PhaseObserver {
   static constexpr OptionSpec kOptions[] = {option::text("breaks", "''")};
   static constexpr ComponentInfo kInfo{.id = "drawer", .summary = "hears phases", .options = kOptions};
   explicit Drawer(const Options& options) : breaks_(options.text("breaks")) {}
+  void prepare(const PowerPlace&) override {
+    if (breaks_ == "options") fail_config("'breaks' cannot serve this run");
+  }
   void start(const PowerPlace& place) override {
     trainer = std::this_thread::get_id();
     heard_by_actuator.clear();
     if (breaks_ == "start") throw std::runtime_error("no thread to spare");
-    if (breaks_ == "options") fail_config("'breaks' cannot serve this run");
     if (place.device == nullptr || place.host == nullptr || place.threads != 1)
       throw std::logic_error("place");
   }
@@ -244,12 +247,16 @@ TEST_F(RunPower, P8AnActuatorThatBreaksEndsAloneAndIsNamed) {
   }
 }
 
-TEST_F(RunPower, OptionsThatCannotServeTheRunEndIt) {
-  const RunResult result = try_train(plugin, "[power.actuator]\ntype = 'drawer'\nbreaks = 'options'\n", {},
-                                     folder_, "options", false);
-  EXPECT_EQ(result.exit_status, 2);
-  EXPECT_EQ(result.steps, 0);
-  EXPECT_THAT(result.error, HasSubstr("'breaks' cannot serve this run"));
+TEST_F(RunPower, OptionsThatCannotServeARunAreRefusedBeforeIt) {
+  try {
+    try_train(plugin, "[power.actuator]\ntype = 'drawer'\nbreaks = 'options'\n", {}, folder_, "options",
+              false);
+    FAIL() << "the run began";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_status(), 2);
+    EXPECT_THAT(error.what(), HasSubstr("'breaks' cannot serve this run"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path + "/options"));
 }
 
 TEST_F(RunPower, AWorkingSourceIsReadBesideTheTrainingAndRecorded) {

@@ -118,6 +118,10 @@ const Refusal kConfiguration[] = {
      "residual "
      "stream\n"
      "run.toml:20:9: option 'heads' of model.gpt_neo: expected a whole number, found the real number 2.5"},
+    {"filler_without_a_block", nullptr, "", with({"--set", "power.actuator={type='filler', block_s=0.0}"}),
+     "--set power.actuator={type='filler', block_s=0.0}: plugin tenon.power_filler (power.filler): 'block_s' "
+     "is 0 s; "
+     "filling a run needs from 1e-05 to 0.01 s"},
     {"zero_ranks", nullptr, "", with({"--set", "parallel.ranks=0"}),
      "--set parallel.ranks=0: option 'ranks' of [parallel] is 0; expected a whole number from 1 to 1048576"},
     {"ranks_without_transport", nullptr, "", with({"--set", "parallel.ranks=2"}),

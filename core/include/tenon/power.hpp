@@ -106,7 +106,11 @@ class PowerActuator {
  public:
   static constexpr const char* kId = "tenon.power.actuator/1";
   virtual ~PowerActuator();
-  /// Before the first slot. May start threads, and may ramp the load up before it returns.
+  /// When a run is built, and when it is only checked: throws Error(kConfig) where the options cannot serve
+  /// this place. Starts nothing.
+  virtual void prepare(const PowerPlace& place) = 0;
+  /// After prepare() for the same place, before the first slot. May start threads, and may ramp the load up
+  /// before it returns.
   virtual void start(const PowerPlace& place) = 0;
   /// After the last slot, or when the run fails. May ramp down; nothing draws power after it.
   virtual void stop() = 0;

@@ -66,6 +66,10 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+bool works_on_device(const PowerPlace& place) {
+  return place.device != nullptr && place.device->space() != MemorySpace::kHost;
+}
+
 /// Rounds that take block_s of this thread's CPU time: the median of five trials, after one that wakes the
 /// units.
 std::int64_t rounds_of(const FmaRounds& rounds, double block_s) {
@@ -143,8 +147,7 @@ double Actuator::run_now() const {
   return place_.host != nullptr ? place_.host->now() : std::numeric_limits<double>::quiet_NaN();
 }
 
-void Actuator::start(const PowerPlace& place) {
-  finish(false);
+void Actuator::prepare(const PowerPlace& place) {
   if (settings_.phases == 0 && settings_.ramp_s == 0)
     fail_config(
         "'fill' names no phase and ramp_seconds is 0: nothing would be filled; name a phase, or leave the "
@@ -152,6 +155,15 @@ void Actuator::start(const PowerPlace& place) {
   if (!(settings_.block_s >= kLeastBlock && settings_.block_s <= kMostBlock))
     fail_config(fmt::format("'block_s' is {:g} s; filling a run needs from {:g} to {:g} s", settings_.block_s,
                             kLeastBlock, kMostBlock));
+  if (works_on_device(place) && settings_.threads > 1)
+    fail_config(
+        fmt::format("'fill_threads' is {}, and on a device with memory of its own one thread starts all "
+                    "blocks; leave it out",
+                    settings_.threads));
+}
+
+void Actuator::start(const PowerPlace& place) {
+  finish(false);
   device_block_s_ = 0;
   place_ = place;
   spans_ = place.host != nullptr ? static_cast<SpanSink*>(place.host->query(SpanSink::kId)) : nullptr;
@@ -163,7 +175,7 @@ void Actuator::start(const PowerPlace& place) {
   word_ = 0;
   last_begun_ = 0;
   failed_ = false;
-  if (place.device != nullptr && place.device->space() != MemorySpace::kHost) {
+  if (works_on_device(place)) {
     open_device(*place.device);
   } else {
     rounds_ = fma_rounds().front();
@@ -184,11 +196,6 @@ void Actuator::start(const PowerPlace& place) {
 }
 
 void Actuator::open_device(Device& device) {
-  if (settings_.threads > 1)
-    fail_config(
-        fmt::format("'fill_threads' is {}, and on a device with memory of its own one thread starts all "
-                    "blocks; leave it out",
-                    settings_.threads));
   auto* const work = static_cast<BackgroundWork*>(device.query(BackgroundWork::kId));
   if (work == nullptr)
     fail_run(

@@ -68,9 +68,10 @@ class Actuator final : public PowerActuator, public PhaseObserver {
   explicit Actuator(const Settings& settings) : settings_(settings) {}
   ~Actuator() override;
 
-  /// Ends what an earlier start() began. Throws Error(kConfig) for settings that fill nothing and for a block
-  /// out of range, and Error(kRun) where the system gives no threads of this class, or the device offers no
-  /// BackgroundWork.
+  /// Throws for settings that fill nothing, a block out of range, and several threads on a device.
+  void prepare(const PowerPlace& place) override;
+  /// Ends what an earlier start() began. Throws Error(kRun) where the system gives no threads of this class,
+  /// or the device offers no BackgroundWork.
   void start(const PowerPlace& place) override;
   void stop() override;
   void on_phase(Phase phase, double at_s) override;

@@ -303,7 +303,7 @@ TEST(FillerActuator, RefusesSettingsThatFillNothing) {
   const auto reason = [](Actuator::Settings settings) {
     Actuator filler(settings);
     try {
-      filler.start(place_of(1));
+      filler.prepare(place_of(1));
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
       return std::string(error.what());
@@ -491,6 +491,18 @@ class TimedDevice final : public Device, public BackgroundWork {
   std::vector<double> ends_;
 };
 
+TEST(FillerActuator, RefusesSeveralThreadsOnADevice) {
+  TimedDevice device;
+  PowerPlace place = place_of(4);
+  Actuator::Settings settings = kUsual;
+  settings.threads = 2;
+  Actuator filler(settings);
+  EXPECT_NO_THROW(filler.prepare(place));
+  place.device = &device;
+  EXPECT_THROW(filler.prepare(place), Error);
+  EXPECT_EQ(device.opened, 0);
+}
+
 TEST(FillerActuator, KeepsTwoBlocksInFlightOnADevice) {
   TimedDevice device;
   PowerPlace place = place_of(4);
@@ -537,10 +549,6 @@ TEST(FillerActuator, EndsAloneWhereTheDeviceRefusesABlock) {
   EXPECT_EQ(fact(filler, "blocks"), 0);
   device.offers = false;
   EXPECT_THROW(filler.start(place), Error);
-  device.offers = true;
-  Actuator::Settings several = kUsual;
-  several.threads = 3;
-  EXPECT_THROW(Actuator(several).start(place), Error);
 }
 
 }  // namespace

@@ -155,6 +155,7 @@ class WorksAfterStop final : public Power, public PowerActuator {
   void* query(std::string_view interface_id) override {
     return interface_id == PowerActuator::kId ? static_cast<PowerActuator*>(this) : nullptr;
   }
+  void prepare(const PowerPlace&) override {}
   void start(const PowerPlace&) override {
     if (thread_.joinable()) return;
     thread_ = std::thread([this] {
@@ -180,6 +181,7 @@ class CountsBackwards final : public Power, public PowerActuator, public PhaseOb
     if (interface_id == PowerActuator::kId) return static_cast<PowerActuator*>(this);
     return interface_id == PhaseObserver::kId ? static_cast<PhaseObserver*>(this) : nullptr;
   }
+  void prepare(const PowerPlace&) override {}
   void start(const PowerPlace&) override {}
   void stop() override {}
   void on_phase(Phase, double) override { --phases_; }
