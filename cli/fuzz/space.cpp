@@ -82,6 +82,12 @@ Value core_part(const Value* table, std::string_view name) {
   return kept;
 }
 
+bool restores(const Value& root) {
+  const Value* const recovery = root.find("recovery");
+  const Value* const type = recovery == nullptr ? nullptr : recovery->find("type");
+  return type != nullptr && type->text() != "none";
+}
+
 void draw_link(Value& root, Draws& draws, std::int64_t world, bool plain) {
   Value transport;
   transport.set("type", Value(std::string("thread")), {});
@@ -371,7 +377,7 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   if (!base.is_file || root.find("transport") == nullptr) draw_link(root, draws, world, plain);
   if (!plain && draws.chance(0.1)) draw_fault(root, draws, world, steps);
   // A failure of the emulated job takes rows, and what restores them is a recovery.
-  if (!plain && base.has_rows && root.find("recovery") != nullptr && draws.chance(0.1)) {
+  if (!plain && base.has_rows && restores(root) && draws.chance(0.1)) {
     Value emulate;
     emulate.set("hours", Value(std::vector<double>{1, 24}[draws.below(2)]), {});
     emulate.set("shards", Value(draws.between(1, 8)), {});
