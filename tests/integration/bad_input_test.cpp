@@ -122,6 +122,12 @@ const Refusal kConfiguration[] = {
      "--set power.actuator={type='filler', block_s=0.0}: plugin tenon.power_filler (power.filler): 'block_s' "
      "is 0 s; "
      "filling a run needs from 1e-05 to 0.01 s"},
+    {"workers_of_a_mesh", nullptr, "", with({"--set", "parallel.grid=[2]", "--set", "parallel.workers=2"}),
+     "--set parallel.workers=2: parallel.workers = 2: ranks of a mesh send each other values in every "
+     "forward, and "
+     "workers beside each other would send them in different orders; set it to 1, or leave out "
+     "parallel.grid\n"
+     "run.toml: 2 ranks need [transport] with a 'type' (see: tenon inspect)"},
     {"zero_ranks", nullptr, "", with({"--set", "parallel.ranks=0"}),
      "--set parallel.ranks=0: option 'ranks' of [parallel] is 0; expected a whole number from 1 to 1048576"},
     {"ranks_without_transport", nullptr, "", with({"--set", "parallel.ranks=2"}),

@@ -224,6 +224,13 @@ Value CoreReader::parallel(const Value& table) {
     parallel.rows_on_request = options.text("rows") == "request";
     double world = static_cast<double>(parallel.ranks);
     for (const int extent : parallel.grid) world *= extent;
+    if (parallel.workers > 1 && world > static_cast<double>(parallel.ranks)) {
+      problems_.push_back(
+          fmt::format("{}parallel.workers = {}: ranks of a mesh send each other values in every forward, and "
+                      "workers beside each "
+                      "other would send them in different orders; set it to 1, or leave out parallel.grid",
+                      place(table.find("workers")->origin), parallel.workers));
+    }
     constexpr double kMostRanks = 1 << 20;
     if (world + static_cast<double>(parallel.servers) <= kMostRanks) return;
     problems_.push_back(fmt::format(
