@@ -1,14 +1,14 @@
-// The device `cpu`: host memory and operators on x86-64. It chooses a kernel set by the processor's features,
+// The device `cpu`: operators on x86-64. It chooses a kernel set by the processor's features,
 // never by timing, and owns one object per operator family; the families themselves are in the files named
 // after them.
 #include "common.hpp"
 #ifndef TENON_PORTABLE_THREADS
 #include "gemm.hpp"
 #endif
+#include "host_memory.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/kernels/dispatch.hpp>
@@ -17,94 +17,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
 namespace tenon::cpu {
-namespace {
-
-// Host memory of the device: aligned, zeroed by the threads that will use it, refused before the kernel would
-// kill the process.
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::int64_t kTouchBlock = std::int64_t{4} << 20;
-constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-
-/// Number after `key` in a file of "key value" lines.
-std::int64_t value_of(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  std::string word;
-  std::int64_t value = 0;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.compare(0, key.size(), key) == 0) {
-      value = std::strtoll(line.c_str() + key.size(), nullptr, 10);
-      return value;
-    }
-  }
-  return kUnknown;
-}
-
-/// First number of a file; kUnknown where it is absent or says "max".
-std::int64_t number_in(const char* path) {
-  std::ifstream file(path);
-  std::int64_t value = 0;
-  return file >> value ? value : kUnknown;
-}
-
-std::int64_t group_memory() {
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit == kUnknown || used == kUnknown) return kUnknown;
-  // Cached file pages count as used, and are reclaimed under pressure.
-  const std::int64_t cached = value_of("/sys/fs/cgroup/memory.stat", "inactive_file ");
-  return std::max<std::int64_t>(0, limit - used + (cached == kUnknown ? 0 : cached));
-}
-
-[[noreturn]] void refuse(std::size_t bytes, std::int64_t available) {
-  fail_run(fmt::format(
-      "device cpu: out of memory: {} bytes ({:.1f} MiB) were asked for, {}; use a smaller batch or model",
-      bytes, static_cast<double>(bytes) / (1 << 20),
-      available == kUnknown
-          ? std::string("and what is free is unknown")
-          : fmt::format("{:.1f} MiB are free", static_cast<double>(available) / (1 << 20))));
-}
-
-/// Bytes that can still be taken without swapping, by /proc/meminfo and the control group; INT64_MAX when
-/// unknown.
-std::int64_t available_memory() {
-  const std::int64_t kib = value_of("/proc/meminfo", "MemAvailable:");
-  return std::min(kib == kUnknown ? kUnknown : kib * 1024, group_memory());
-}
-
-/// 64-byte aligned (2 MiB for large blocks, with huge pages asked for). Throws Error(kRun).
-void* allocate_zeroed(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
-  if (bytes > static_cast<std::size_t>(kUnknown) - alignment) refuse(bytes, available_memory());
-  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  // The kernel overcommits and kills processes that touch the memory, so large blocks are compared first.
-  if (size >= kHugePage) {
-    const std::int64_t available = available_memory();
-    if (static_cast<std::int64_t>(size) > available) refuse(bytes, available);
-  }
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, size) != 0) refuse(bytes, available_memory());
-  if (alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);
-  auto* start = static_cast<char*>(memory);
-  parallel_for(static_cast<std::int64_t>(size), kTouchBlock,
-               [&](std::int64_t begin, std::int64_t end) { std::memset(start + begin, 0, end - begin); });
-  return memory;
-}
-
-void release_memory(void* memory) noexcept {
-  std::free(memory);
-}
-
-}  // namespace
 
 class CpuDevice final : public Device, public DeviceAvailability {
  public:
@@ -216,6 +134,7 @@ std::string text(const kernels::CpuFeatures& features) {
 
 /// Bytes of the stack of the calling thread; kUnknown where the system does not tell.
 std::int64_t stack_bytes() {
+  constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return kUnknown;
   void* lowest = nullptr;
@@ -291,7 +210,7 @@ void* CpuDevice::allocate(std::size_t bytes) {
 }
 
 void CpuDevice::release(void* memory, std::size_t) noexcept {
-  release_memory(memory);
+  release_zeroed(memory);
 }
 
 void CpuDevice::copy(TensorView from, TensorView to) {

@@ -12,6 +12,9 @@
 #include <tenon/sdk/update_rule.hpp>
 #include <tenon/sdk/update_rules.hpp>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 namespace tenon::testing {
 namespace {
 
@@ -90,6 +93,48 @@ TEST(CpuDevice, SaysHowMuchMemoryWasFree) {
         AllOf(HasSubstr("out of memory"), HasSubstr(std::to_string(bytes)), HasSubstr("MiB are free")));
   }
 }
+
+/// Bytes of physical memory behind a block.
+std::int64_t touched_bytes(const void* memory, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident(bytes / page);
+  EXPECT_EQ(::mincore(const_cast<void*>(memory), bytes, resident.data()), 0);
+  return static_cast<std::int64_t>(page) *
+         std::count_if(resident.begin(), resident.end(), [](unsigned char one) { return (one & 1) != 0; });
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(CpuDevice, TouchesNoPageOfALargeBlock) {
+  Bench bench("cpu", "auto", 2);
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  auto* const block = static_cast<unsigned char*>(bench.device->allocate(kBytes));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % (std::size_t{2} << 20), 0u);
+  EXPECT_EQ(touched_bytes(block, kBytes), 0);
+  for (std::size_t i = 0; i < kBytes; i += 4096) ASSERT_EQ(block[i], 0) << i;
+  std::memset(block, 7, kBytes);
+  bench.device->release(block, kBytes);
+  auto* const again = static_cast<unsigned char*>(bench.device->allocate(kBytes));
+  EXPECT_TRUE(std::all_of(again, again + kBytes, [](unsigned char one) { return one == 0; }))
+      << "a block in the place of one that was released";
+  bench.device->release(again, kBytes);
+}
+
+// Of the memory that is free now, a block that nobody has touched leaves nothing to the next.
+TEST(CpuDevice, CountsMemoryThatBlocksWillTake) {
+  Bench bench("cpu", "auto", 1);
+  const auto largest = [&] {
+    const std::string said = message_of([&] { bench.device->allocate(std::size_t{1} << 50); });
+    const std::string sign = "were asked for, ";
+    return std::atof(said.c_str() + said.find(sign) + sign.size());  // "N MiB are free"
+  };
+  const double free = largest();
+  const auto half = static_cast<std::size_t>(0.5 * free) << 20;
+  void* const block = bench.device->allocate(half);
+  EXPECT_NEAR(largest(), 0.5 * free, 0.2 * free) << "others of this machine take and give memory too";
+  bench.device->release(block, half);
+  EXPECT_NEAR(largest(), free, 0.2 * free);
+}
+#endif
 
 TEST(CpuDevice, TakesNoMemoryInAStep) {
   Bench bench("cpu", "auto", 1);
