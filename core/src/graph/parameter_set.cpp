@@ -3,6 +3,7 @@
 
 #include "base/at.hpp"
 #include "base/elapsed.hpp"
+#include "comm/random_blocks.hpp"
 #include "graph/memory_budget.hpp"
 #include "graph/row_table.hpp"
 
@@ -357,27 +358,66 @@ void require_range(const ParameterSpec& spec) {
                   spec.name, spec.init_low, spec.init_scale));
 }
 
+/// Elements of a shard from `local` on whose global indices follow each other.
+struct ElementRun {
+  std::int64_t global = 0, length = 1;
+};
+
+ElementRun run_at(const ParameterInfo& info, std::int64_t local) {
+  const Shape& shape = info.spec.shape;
+  std::int64_t whole = 1;  // elements of the part that lies as it does in the tensor
+  int first = shape.rank() - 1;
+  while (first >= 0 && info.local[first] == shape[first]) whole *= shape[first--];
+  if (first >= 0) whole *= info.local[first];
+  ElementRun run{0, whole - local % whole};
+  std::int64_t rest = local, stride = 1;
+  for (int dim = shape.rank() - 1; dim >= 0; --dim) {
+    const std::int64_t extent = info.local[dim];
+    run.global += (rest % extent + info.offset[dim]) * stride;
+    rest /= extent;
+    stride *= shape[dim];
+  }
+  return run;
+}
+
+/// The same values as initial_value() for elements that follow each other.
+template <typename Real>
+void fill_run(const ParameterSpec& spec, RandomKey key, std::uint64_t element, std::int64_t count,
+              Real* out) {
+  const bool normal = spec.init == Initializer::kNormal;
+  if (!normal && spec.init != Initializer::kUniform && spec.init != Initializer::kUniformFromZero) {
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<Real>(initial_value(spec, key, element + static_cast<std::uint64_t>(i)));
+    return;
+  }
+  constexpr std::int64_t kDrawn = 256;
+  double drawn[kDrawn];
+  const comm::RandomBlocks& draw = comm::random_blocks();
+  for (std::int64_t begin = 0; begin < count; begin += kDrawn) {
+    const std::int64_t here = std::min(kDrawn, count - begin);
+    const std::uint64_t first = element + static_cast<std::uint64_t>(begin);
+    (normal ? draw.normals : draw.uniforms)(static_cast<const std::uint32_t*>(key.words), 0, first, here,
+                                            static_cast<double*>(drawn));
+    const double scale = spec.init_scale;
+    if (spec.init == Initializer::kUniform) {
+      for (std::int64_t i = 0; i < here; ++i) out[begin + i] = static_cast<Real>(scale * (2 * drawn[i] - 1));
+    } else {
+      for (std::int64_t i = 0; i < here; ++i) out[begin + i] = static_cast<Real>(scale * drawn[i]);
+    }
+  }
+}
+
 /// Fills this rank's shard; a complex number is two reals with an index of their own.
 template <typename Real>
 void fill(const ParameterInfo& info, RandomKey key, Real* out) {
-  const ParameterSpec& spec = info.spec;
-  const int parts = dtype_is_complex(spec.dtype) ? 2 : 1;
-  const int rank = spec.shape.rank();
+  const int parts = dtype_is_complex(info.spec.dtype) ? 2 : 1;
   parallel_for(info.local.elements(), 4096, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t local = begin; local < end; ++local) {
-      std::int64_t rest = local;
-      std::int64_t global = 0;
-      std::int64_t stride = 1;
-      for (int dim = rank - 1; dim >= 0; --dim) {
-        const std::int64_t extent = info.local[dim];
-        global += (rest % extent + info.offset[dim]) * stride;
-        rest /= extent;
-        stride *= spec.shape[dim];
-      }
-      for (int part = 0; part < parts; ++part) {
-        const auto element = static_cast<std::uint64_t>(global * parts + part);
-        out[local * parts + part] = static_cast<Real>(initial_value(spec, key, element));
-      }
+    while (begin < end) {
+      const ElementRun run = run_at(info, begin);
+      const std::int64_t here = std::min(run.length, end - begin);
+      fill_run(info.spec, key, static_cast<std::uint64_t>(run.global * parts), here * parts,
+               out + begin * parts);
+      begin += here;
     }
   });
 }

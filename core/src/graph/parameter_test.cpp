@@ -60,6 +60,58 @@ TEST(InitialValues, LogarithmicOnesLieInTheirRange) {
   EXPECT_NEAR(below, 256, 4 * std::sqrt(512.0) / 2);
 }
 
+// Shards along any dimensions hold what single draws give their elements; a complex number is two of them.
+TEST(InitialValues, AreFunctionsOfTheGlobalIndex) {
+  struct Case {
+    Shape shape, local, offset;
+  };
+  const std::vector<Case> cases = {{{700, 3}, {700, 3}, {0, 0}},      {{6, 5, 4}, {6, 5, 4}, {0, 0, 0}},
+                                   {{6, 5, 4}, {2, 5, 4}, {3, 0, 0}}, {{6, 5, 4}, {2, 3, 4}, {4, 2, 0}},
+                                   {{6, 5, 4}, {6, 2, 3}, {0, 1, 1}}, {{6, 5, 300}, {6, 5, 290}, {0, 0, 7}}};
+  const RandomKey key = random_key(3, "init:w");
+  for (const Case& one : cases) {
+    for (const DType dtype : {DType::kF32, DType::kC128}) {
+      for (const Initializer init :
+           {Initializer::kNormal, Initializer::kUniform, Initializer::kUniformFromZero, Initializer::kOne}) {
+        ParameterInfo info;
+        info.spec = dense("w", one.shape, true);
+        info.spec.dtype = dtype;
+        info.spec.init = init;
+        info.spec.init_scale = 0.3;
+        info.local = one.local;
+        info.offset = one.offset;
+        const int parts = dtype_is_complex(dtype) ? 2 : 1;
+        std::vector<std::byte> memory(dtype_bytes(dtype, one.local.elements()));
+        TensorView view;
+        view.data = memory.data();
+        view.dtype = dtype;
+        view.shape = one.local;
+        std::vector<std::int64_t> ids(one.local[0]);
+        std::iota(ids.begin(), ids.end(), one.offset[0]);
+        initial_rows(info, 3, ids, view);
+        for (std::int64_t i = 0; i < one.local.elements() * parts; ++i) {
+          std::int64_t rest = i / parts, global = 0, stride = 1;
+          for (int dim = one.shape.rank() - 1; dim >= 0; --dim) {
+            global += (rest % one.local[dim] + one.offset[dim]) * stride;
+            rest /= one.local[dim];
+            stride *= one.shape[dim];
+          }
+          const auto element = static_cast<std::uint64_t>(global * parts + i % parts);
+          const double u = random_uniform(key, 0, element);
+          const double expected = init == Initializer::kNormal    ? 0.3 * random_normal(key, 0, element)
+                                  : init == Initializer::kUniform ? 0.3 * (2 * u - 1)
+                                  : init == Initializer::kOne     ? 1
+                                                                  : 0.3 * u;
+          const double found = parts == 2 ? view.as<double>()[i] : view.as<float>()[i];
+          ASSERT_EQ(found, parts == 2 ? expected : static_cast<float>(expected))
+              << one.local.text() << " of " << one.shape.text() << ", " << dtype_name(dtype) << ", element "
+              << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(InitialValues, LogarithmicOnesRefuseARangeThatBeginsAtZero) {
   ParameterSpec spec = dense("A_log", {4}, true);
   spec.init = Initializer::kLogOfUniform, spec.init_scale = 16;
