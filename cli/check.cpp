@@ -167,6 +167,7 @@ void declare_check(po::options_description& options) {
       "explain", po::value<std::string>()->implicit_value(""),
       "KEY  say which file set a value and what it overrode; without KEY: every value that a "
       "change of type dropped");
+  declare_verify(options);
   options.add_options()("json", "print facts and the resolved configuration as JSON");
   options.add_options()("print", "print the resolved configuration, every value with its origin");
   options.add_options()(

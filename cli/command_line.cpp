@@ -1,6 +1,7 @@
 #include "command_line.hpp"
 
 #include "ab/runner.hpp"
+#include "base/digest_cache.hpp"
 #include "config/run_schema.hpp"
 #include "config/words.hpp"
 #include "run/stages.hpp"
@@ -71,6 +72,7 @@ Parsed parse(const Command& command, const std::vector<std::string>& positional,
   } catch (const po::error& error) {
     fail_config(fmt::format("tenon {}: {} (see: tenon {} --help)", command.name, error.what(), command.name));
   }
+  if (parsed.values.count("verify") > 0) base::DigestCache::of_user().verify();
   if (parsed.values.count("help") > 0) {
     std::cout << "Usage: tenon " << command.name << " " << command.synopsis << "\n\n"
               << command.summary << "\n\nOptions:\n";
@@ -107,6 +109,11 @@ Config with_default_observer(Config config, Runtime& runtime) {
 }
 
 }  // namespace
+
+void declare_verify(po::options_description& options) {
+  options.add_options()(
+      "verify", "compute all digests of plugins and data, and fail where the cache of digests differs");
+}
 
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets) {
   Config config = Config::load(path, sets);

@@ -49,6 +49,10 @@ struct Parsed {
 Parsed parse(const Command& command, const std::vector<std::string>& positional,
              const std::vector<std::string>& arguments);
 
+/// Declares --verify, which parse() obeys: all digests of plugins and data are computed, and the cache of
+/// digests must say the same.
+void declare_verify(po::options_description& options);
+
 /// Loads a configuration and discovers the plugins that it and the environment name.
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
 /// The configuration of a run after its check: defaults filled in, paths absolute.

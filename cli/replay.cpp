@@ -31,6 +31,7 @@ void declare_replay(po::options_description& options) {
   options.add_options()("on", po::value<std::string>(), "DEVICE  compute on another device: cpu, cuda");
   options.add_options()("kernels", po::value<std::string>(), "NAME  compute with another kernel set");
   options.add_options()("accept-plugins", "go on although plugins are not those that trained the run");
+  declare_verify(options);
   options.add_options()("json", "print what was found as JSON");
 }
 

@@ -28,6 +28,7 @@ void declare_train(po::options_description& options) {
                         "with --resume: go on although plugins are not those that trained so far");
   options.add_options()("stages", po::value<std::string>()->default_value(""),
                         "DIR  keep [[stage]]s below DIR: those of equal configuration are trained once");
+  declare_verify(options);
   options.add_options()("quiet", "no progress line; errors and the final line only");
   options.add_options()("profile",
                         "time per layer and phase: a table at the end, profile.json in the run folder");

@@ -1,6 +1,7 @@
 // Files: what every FileSystem shares, and the FileSystem on POSIX calls.
 #include <tenon/files.hpp>
 
+#include "base/digest_cache.hpp"
 #include "base/file_descriptor.hpp"
 #include "store/files.hpp"
 
@@ -188,7 +189,7 @@ class PosixWritableFile final : public WritableFile {
   std::size_t waiting_ = 0;  // bytes that only the page cache has been told of
 };
 
-class PosixReadableFile final : public ReadableFile {
+class PosixReadableFile final : public ReadableFile, public base::DescribedFile {
  public:
   PosixReadableFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {
     struct stat status {};
@@ -198,6 +199,7 @@ class PosixReadableFile final : public ReadableFile {
   }
 
   std::int64_t size() const override { return size_; }
+  int descriptor() const override { return file_.get(); }
 
   void read(std::int64_t offset, std::span<std::byte> out) const override {
     while (!out.empty()) {

@@ -1,12 +1,16 @@
 // A run and its environment: data that changed during the run, folders that cannot be written, a second
 // process, a clock that is set back.
+#include "base/digest_cache.hpp"
 #include "run_program.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <regex>
 #include <sstream>
 #include <tenon/files.hpp>
 #include <thread>
+#include <utility>
 
 namespace tenon::integration::run_folder_test {
 namespace {
@@ -79,6 +83,42 @@ TEST(ReplacedPlugins, AreRefusedWithBothDigestsUnlessAccepted) {
   EXPECT_EQ(scratch.train({"--resume", "--set", "run.steps=9"}).status, 0)
       << "it is the plugin of this run now";
   EXPECT_EQ(scratch.train({"--accept-plugins"}).status, 2);
+}
+
+// A run believes the cache of digests, so that it can record a digest that nobody computed; --verify finds
+// it.
+TEST(KeptDigests, AreBelievedUnlessVerified) {
+  const Scratch scratch;
+  const std::map<std::string, std::string> home = {{"XDG_CACHE_HOME", (scratch / "cache").string()}};
+  const fs::path cache = scratch / "cache/tenon/digests", lock = scratch / "runs/tiny/latest/plugins.lock";
+  ASSERT_EQ(scratch.train({}, home).status, 0);
+  const std::string text = read_file(lock);
+  auto digests = base::parse_digests(read_file(cache));
+  ASSERT_TRUE(digests.has_value()) << read_file(cache);
+  const auto device = std::find_if(digests->begin(), digests->end(), [&](const base::KeptDigest& kept) {
+    return text.find(kept.sha256) != std::string::npos;
+  });
+  ASSERT_NE(device, digests->end()) << "of no plugin of the run";
+
+  ASSERT_EQ(scratch.train({"--verify"}, home).status, 0);
+  EXPECT_EQ(read_file(lock), text);
+  const std::string honest = std::exchange(device->sha256, std::string(64, 'f'));
+  const std::string lying = base::digest_text(*digests);
+  write_file(cache, lying);
+  ASSERT_EQ(scratch.train({}, home).status, 0);
+  EXPECT_THAT(read_file(lock), ::testing::HasSubstr(std::string(64, 'f')));
+  for (const char* command : {"train", "check"}) {
+    const Ended ended = scratch.run({command, "run.toml", "--verify"}, home);
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err, ::testing::AllOf(::testing::HasSubstr("its SHA-256 is " + honest),
+                                            ::testing::HasSubstr(cache.string()),
+                                            ::testing::HasSubstr("remove the cache")))
+        << command;
+  }
+  fs::remove_all(scratch / "cache");
+  write_file(scratch / "cache", "a file in the place of the folder");
+  ASSERT_EQ(scratch.train({}, home).status, 0);
+  EXPECT_EQ(read_file(lock), text);
 }
 
 // Paths that a file says count from it, and what a run records is absolute: any command reads the run again,

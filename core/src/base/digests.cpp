@@ -1,6 +1,9 @@
 // xxh3-128 and SHA-256 through libxxhash and OpenSSL.
 #include "base/digests.hpp"
 
+#include "base/digest_cache.hpp"
+#include "base/file_descriptor.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
 
@@ -8,9 +11,11 @@
 #include <openssl/evp.h>
 #include <xxhash.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
-#include <fstream>
+#include <cerrno>
 #include <memory>
 #include <new>
 #include <vector>
@@ -104,16 +109,22 @@ std::string sha256_of(std::span<const std::byte> bytes) {
 
 std::string sha256_of_file(FileSystem& files, const std::string& path) {
   const std::unique_ptr<ReadableFile> file = files.open(path);
-  std::vector<std::byte> block(1 << 20);
-  Sha256 hash;
-  for (std::int64_t offset = 0; offset < file->size();) {
-    const auto size = std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), file->size() - offset);
-    const std::span<std::byte> part(block.data(), size);
-    file->read(offset, part);
-    hash.update(part);
-    offset += size;
-  }
-  return hash.hex();
+  const auto compute = [&] {
+    std::vector<std::byte> block(1 << 20);
+    Sha256 hash;
+    for (std::int64_t offset = 0; offset < file->size();) {
+      const auto size =
+          std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), file->size() - offset);
+      const std::span<std::byte> part(block.data(), size);
+      file->read(offset, part);
+      hash.update(part);
+      offset += size;
+    }
+    return hash.hex();
+  };
+  const auto* const described = dynamic_cast<const base::DescribedFile*>(file.get());
+  if (described == nullptr) return compute();
+  return base::DigestCache::of_user().sha256(path, described->descriptor(), compute);
 }
 
 TENON_ABI_END
@@ -121,21 +132,20 @@ TENON_ABI_END
 namespace tenon::plugin {
 
 std::string file_sha256(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> digest(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  bool ok = in.is_open() && digest != nullptr && EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) == 1;
-  std::vector<char> block(1 << 16);
-  while (ok && in) {
-    in.read(block.data(), static_cast<std::streamsize>(block.size()));
-    ok = !in.bad() && EVP_DigestUpdate(digest.get(), block.data(), in.gcount()) == 1;
-  }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-  unsigned length = 0;
-  ok = ok && EVP_DigestFinal_ex(digest.get(), bytes.data(), &length) == 1;
-  if (!ok) fail_run(fmt::format("cannot compute the SHA-256 of '{}'", file.string()));
-  std::string hex;
-  for (unsigned i = 0; i < length; ++i) hex += fmt::format("{:02x}", bytes[i]);
-  return hex;
+  const base::FileDescriptor in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto fail = [&] { fail_run(fmt::format("cannot compute the SHA-256 of '{}'", file.string())); };
+  if (!in) fail();
+  return base::DigestCache::of_user().sha256(file.string(), in.get(), [&] {
+    std::vector<std::byte> block(1 << 16);
+    Sha256 hash;
+    while (true) {
+      const ssize_t got = ::read(in.get(), block.data(), block.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail();
+      if (got == 0) return hash.hex();
+      hash.update(std::span(block).first(static_cast<std::size_t>(got)));
+    }
+  });
 }
 
 }  // namespace tenon::plugin
