@@ -1,7 +1,7 @@
 // Text from a GPT of 4 layers of width 128 and a context of 1,024, of 128 tokens and up to the end of the
 // context: one text on kept keys and values against a forward over the whole window for each token, and 16
 // texts at a time against one. Ends with 1 where a median misses its aim. Usage: decode [--rounds N] [--steps
-// N] [--threads N]
+// N] [--threads N] [--json true]; with --json the rates in f32 of 128 tokens, for bench/compare
 #include "step_bench.hpp"
 
 #include "generate/stepwise_generator.hpp"
@@ -92,7 +92,20 @@ class Decoding {
   std::unique_ptr<generate::StepwiseGenerator> generator_;
 };
 
+int print_rates(const Settings& settings) {
+  Decoding decoding("fp32", settings.threads);
+  decoding.kept(kTexts, kShort);
+  std::vector<double> one, many;
+  for (int round = 0; round < settings.rounds; ++round) {
+    one.push_back(decoding.kept(1, kShort));
+    many.push_back(decoding.kept(kTexts, kShort));
+  }
+  print_json({{"one_per_s", median(one)}, {"many_per_s", median(many)}});
+  return 0;
+}
+
 int measure(const Settings& settings) {
+  if (settings.json) return print_rates(settings);
   bool met = true;
   for (const char* precision : {"fp32", "bf16"}) {
     Decoding decoding(precision, settings.threads);

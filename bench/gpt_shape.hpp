@@ -28,6 +28,11 @@ inline GptShape neo_125m_shape() {
   return {.layers = 12, .width = 768, .heads = 12, .context = 512, .batch = 2, .vocabulary = 50257};
 }
 
+/// configs/base/gpt_tiny.toml.
+inline GptShape tiny_shape() {
+  return {.layers = 4, .width = 128, .heads = 4, .context = 128, .batch = 8};
+}
+
 /// The shape that studies of strategies train: 8 layers of width 128, so that many runs fit a small machine.
 inline GptShape study_shape() {
   return {.layers = 8, .width = 128, .heads = 8, .context = 64, .batch = 8};

@@ -1,7 +1,7 @@
 """Shared by the PyTorch peers of the step benchmarks: the timed loop and its output.
 
-A first line with units per second, which the C++ programs read; then a line of JSON for bench/compare: when the first step had
-finished, on the clock that all processes of the machine share, and the seconds of a step.
+A first line with units per second, which the C++ programs read; then a line of JSON for bench/compare: when the first step began
+and when it had finished, on the clock that all processes of the machine share, and the seconds of a step.
 """
 import json
 import time
@@ -14,6 +14,8 @@ def run_steps(step, steps, units, finish=None):
     """
     finish = finish or (lambda: None)
     warm = max(1, steps // 4)
+    finish()
+    begun = time.monotonic()
     step(0)
     finish()
     first = time.monotonic()
@@ -27,4 +29,4 @@ def run_steps(step, steps, units, finish=None):
     finish()
     seconds = (time.perf_counter() - begin) / counted
     print(units / seconds)
-    print(json.dumps({"first_step_at": first, "seconds_per_step": seconds}))
+    print(json.dumps({"first_slot_at": begun, "first_step_at": first, "seconds_per_step": seconds}))

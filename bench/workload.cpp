@@ -4,6 +4,7 @@
 // Sizes that replace those of the workload: --layers --width --context --batch of a GPT, --rows --batch of a
 // DLRM.
 #include "data_sets.hpp"
+#include "decoder_shape.hpp"
 #include "dlrm_shape.hpp"
 #include "field_shape.hpp"
 #include "gpt_shape.hpp"
@@ -12,6 +13,7 @@
 
 #include <tenon/observer.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/phases.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/testing/components.hpp>
 
@@ -22,10 +24,10 @@
 
 namespace tenon::bench {
 
-/// An observer that prints when the first step of a run had finished, on the clock that all processes of the
-/// machine share, the time of the steps after the warm-up, and the number of parameters: one line of JSON at
-/// the end of the run.
-class StepClock final : public Observer {
+/// An observer that prints when the first slot of a run began and when it had ended, on the clock that all
+/// processes of the machine share, the time of the steps after the warm-up, and the number of parameters: one
+/// line of JSON at the end of the run.
+class StepClock final : public Observer, public PhaseObserver {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("warm", "1").at_least(1).doc_text("slots that are not timed")};
@@ -35,8 +37,11 @@ class StepClock final : public Observer {
   explicit StepClock(const Options& options) : warm_(options.integer("warm")) {}
   bool every_rank() const override { return false; }
   void on_start(const RunInfo& info) override { parameters_ = info.parameters; }
+  void on_phase(Phase phase, double) override {
+    if (phase == Phase::kBegin) begun_ = now();
+  }
   void on_slot(const SlotRecord&) override {
-    last_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    last_ = now();
     ++slots_;
     if (slots_ == 1) first_ = last_;
     if (slots_ == warm_) begin_ = last_;
@@ -45,14 +50,22 @@ class StepClock final : public Observer {
   void on_span(const Span&) override {}
   void on_finish(std::string_view, std::string_view) override {
     const double counted = static_cast<double>(slots_ - warm_);
-    std::printf("{\"first_step_at\": %.6f, \"seconds_per_step\": %.9f, \"parameters\": %lld}\n", first_,
-                counted > 0 ? (last_ - begin_) / counted : 0.0, static_cast<long long>(parameters_));
+    std::printf(
+        "{\"first_slot_at\": %.6f, \"first_step_at\": %.6f, \"seconds_per_step\": %.9f, \"parameters\": "
+        "%lld}\n",
+        begun_, first_, counted > 0 ? (last_ - begin_) / counted : 0.0, static_cast<long long>(parameters_));
   }
-  void* query(std::string_view) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return interface_id == PhaseObserver::kId ? static_cast<PhaseObserver*>(this) : nullptr;
+  }
 
  private:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
   std::int64_t warm_, slots_ = 0, parameters_ = 0;
-  double first_ = 0, begin_ = 0, last_ = 0;
+  double begun_ = 0, first_ = 0, begin_ = 0, last_ = 0;
 };
 
 namespace {
@@ -137,6 +150,33 @@ Workload gpt(const std::string& name, GptShape shape, const std::string& precisi
       .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
       .limit = gpt_limit(shape),
       .flops = static_cast<double>(shape.batch) * shape.context * shape.flops_per_token()};
+}
+
+Workload decoder(const std::string& name, DecoderShape shape, const std::string& precision, int steps,
+                 Sizes& sizes) {
+  sizes.take("layers", shape.layers);
+  sizes.take("context", shape.context);
+  sizes.take("batch", shape.batch);
+  const std::int64_t tokens = static_cast<std::int64_t>(shape.batch) * shape.context;
+  const int of_layers = 3 * shape.layers;
+  return {.name = name,
+          .title = fmt::format("Llama, {} layers, width {}, {} of {} heads kept, context {}, batch {}, {}",
+                               shape.layers, shape.width, shape.kv_heads, shape.heads, shape.context,
+                               shape.batch, precision),
+          .unit = "tokens",
+          .per_step = static_cast<double>(tokens),
+          .steps = steps,
+          .script = "step_decoder_torch.py",
+          .config = [=](const Settings& settings) { return config_text(shape, precision, settings); },
+          .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
+          .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
+          .limit = {.products = {{tokens, shape.width, shape.width, 2 * of_layers},
+                                 {tokens, shape.kv_width(), shape.width, 2 * of_layers},
+                                 {tokens, shape.hidden, shape.width, 2 * of_layers},
+                                 {tokens, shape.width, shape.hidden, of_layers},
+                                 {tokens, shape.vocabulary, shape.width, 3}},
+                    .flops = static_cast<double>(tokens) * shape.attention_flops_per_token()},
+          .flops = static_cast<double>(tokens) * shape.flops_per_token()};
 }
 
 Workload mixer(const std::string& name, MixerShape shape, int steps, Sizes& sizes) {
@@ -271,6 +311,11 @@ std::vector<std::pair<std::string, Make>> workloads() {
     add_gpt(fmt::format("gpt-{}", precision), {}, precision, 8);
   for (const char* precision : {"fp32", "bf16"})
     add_gpt(fmt::format("gpt125m-{}", precision), neo_125m_shape(), precision, 4);
+  add_gpt("gpt-tiny", tiny_shape(), "fp32", 200);
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::string name = fmt::format("decoder-{}", precision);
+    all.emplace_back(name, [=](Sizes& sizes) { return decoder(name, {}, precision, 8, sizes); });
+  }
   for (const char letter : {'M', '*'}) {
     const std::string name = letter == 'M' ? "mamba2" : "attention";
     all.emplace_back(name, [=](Sizes& sizes) { return mixer(name, {.letter = letter}, 8, sizes); });

@@ -42,9 +42,11 @@ def noise(result):
     return reasons
 
 
-def verdict(row, ratios_of_sides):
-    """Per side with an aim and a ratio: whether the median meets it."""
+def verdict(row, ratios_of_sides, ours=None):
+    """Per side with an aim and a ratio, and for `ours` where its own seconds have one: whether the median meets it."""
     met = {}
+    if row.most is not None and ours is not None:
+        met["ours"] = ours["median"] <= row.most
     for side, aim in row.aims.items():
         ratio = ratios_of_sides.get(side)
         if ratio is not None:
@@ -66,12 +68,12 @@ def result_of(row, samples, others_cores, load, title="", unit=""):
     at_least = {side: bound_of(ours, samples[side]) for side in ("stock", "tuned") if side in samples and not found[side]}
     errors = sorted({f"{side}: {sample['error']}" for side, all_ in samples.items() for sample in all_ if "error" in sample})
     result = {
-        "name": row.name, "title": row.title or title, "unit": row.unit or unit, "aims": row.aims, "limit_is": row.limit_is,
+        "name": row.name, "title": row.title or title, "unit": row.unit or unit, "aims": row.aims, "most": row.most, "limit_is": row.limit_is,
         "values": {side: summary([s["value"] for s in all_ if s.get("value")]) for side, all_ in samples.items()},
         "memory_mb": {side: peak(all_) for side, all_ in samples.items() if side != "limit"},
         "ratios": found, "ratios_at_least": at_least, "errors": errors, "others_cores": others_cores, "load": load, "samples": samples,
     }
-    result["met"] = verdict(row, found)
+    result["met"] = verdict(row, found, result["values"].get("ours"))
     result["noise"] = noise(result)
     return result
 

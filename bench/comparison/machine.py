@@ -93,12 +93,26 @@ def load():
     return os.getloadavg()[0]
 
 
+# By the flags that a processor must have, best first. Rows of different classes say little about each other.
+CLASSES = {"AMX": {"amx_tile", "amx_bf16", "avx512f"}, "AVX-512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}, "AVX2": {"avx2", "fma"}}
+OTHER = "other"
+
+
+def processor_class(present):
+    return next((name for name, needed in CLASSES.items() if needed <= set(present)), OTHER)
+
+
+def vector_flags(present):
+    """The flags that decide about kernels, sorted."""
+    return sorted(flag for flag in set(present) if flag.startswith(("avx", "amx", "fma", "f16c", "sse4")))
+
+
 def description(threads):
     cores = len(os.sched_getaffinity(0))
     known = {"avx512f": "AVX-512", "avx512_bf16": "AVX-512 BF16", "amx_bf16": "AMX"}
     present = flags()
     return {
-        "processor": processor(),
+        "processor": processor(), "class": processor_class(present), "flags": vector_flags(present),
         "features": [name for flag, name in known.items() if flag in present] or ["no AVX-512"],
         "cores": cores, "core_limit": core_limit(), "threads": threads,
         "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),

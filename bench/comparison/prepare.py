@@ -82,6 +82,39 @@ def torch_of(python):
     return found.stdout.strip(), ""
 
 
+# PyTorch carries libraries of its own, which decide as much as its own version does.
+CARRIED = r"""
+import json, re, torch
+shown = torch.__config__.show()
+found = {"torch": torch.__version__}
+for name, pattern in (("oneDNN", r"(?:MKL-DNN|oneDNN)\)? v([\d.]+)"), ("MKL", r"Math Kernel Library Version ([\w.-]+(?: \w+ \d+)?)"), ("compiler", r"(GCC [\d.]+|clang [\d.]+)")):
+    match = re.search(pattern, shown)
+    if match:
+        found[name] = match[1]
+try:
+    import numpy
+    found["numpy"] = numpy.__version__
+except ImportError:
+    pass
+print(json.dumps(found))
+"""
+
+
+def versions_of_peers(python):
+    """{name: version} of PyTorch and of what it carries; {} where it cannot tell."""
+    done = subprocess.run([python, "-c", CARRIED], capture_output=True, text=True)
+    return processes.figures_in(done.stdout) if done.returncode == 0 else {}
+
+
+def own_version():
+    """"COMMIT", "COMMIT, changed", or "unknown" outside a repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(SOURCE), "describe", "--always", "--dirty=, changed"], capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
 def environment_with_torch(folder, pip_words):
     """The interpreter of a virtual environment in `folder`, made anew unless one is there; (path, reason why not)."""
     python = str(folder / "bin" / "python")

@@ -1,5 +1,5 @@
-"""Starts one side of a row as a process, waits for it, and reads what it printed, when its first step had finished and how
-much memory it took at most."""
+"""Starts one side of a row as a process, waits for it, and reads what it printed, when its first step began and had finished and
+how much memory it took at most."""
 import json
 import os
 import subprocess
@@ -47,8 +47,8 @@ def figures_in(text):
 
 
 def run(command, environment=None, deadline=900):
-    """Figures that the command prints, with `memory_mb` and, where it says when its first step ended, `first_step_s`; or `error`, with
-    `late_after_s` where the command was stopped."""
+    """Figures that the command prints, with `memory_mb` and, where it says when its first step began and ended, the seconds since it was
+    started as `first_slot_s` and `first_step_s`; or `error`, with `late_after_s` where the command was stopped."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
         begin = time.monotonic()
         try:
@@ -66,8 +66,9 @@ def run(command, environment=None, deadline=900):
             return {"error": f"{os.path.basename(command[0])}: {how}: {last_line(complaints.read())}"}
         found = figures_in(out.read())
     found["memory_mb"] = used.ru_maxrss / 1e3 * 1.024
-    if "first_step_at" in found:
-        found["first_step_s"] = found["first_step_at"] - begin
+    for moment in ("first_slot", "first_step"):
+        if f"{moment}_at" in found:
+            found[f"{moment}_s"] = found[f"{moment}_at"] - begin
     return found
 
 

@@ -1,7 +1,10 @@
 """The rows of the table, in groups that are measured together: which process each side is, and which of the figures that it
 prints is the row's value."""
 from dataclasses import dataclass, field
-from typing import Callable
+import fnmatch
+from typing import Callable, Optional
+
+from . import machine
 
 TRIAL_STEPS = 3           # of a side's first process, which tells how long a step takes: one warms up, two are timed
 FEWEST, MOST = 3, 20_000  # steps of a side
@@ -15,6 +18,7 @@ class Row:
     aims: dict = field(default_factory=dict)  # by side: what the median ratio should be at least (at most where limit_over_ours)
     limit_is: str = ""
     lower_is_better: bool = False  # values are seconds
+    most: Optional[float] = None   # aim of our own median, where values are seconds
     limit_over_ours: bool = False  # the limit's ratio is how many times as long we take
 
 
@@ -88,24 +92,45 @@ def steps_group(name, aims, limit_is="its products alone"):
     }, rate)
 
 
-def formats_group():
-    """Emulation: our own steps in bf16 take the place of the limit."""
-    row = Row("nvfp4-step", aims={"limit": 1.3}, limit_is="times the same step in bf16", limit_over_ours=True)
-    return Group((row,), {
-        "ours": sized("nvfp4-step", "ours", lambda steps: our_steps("train", "gpt-nvfp4", steps)),
-        "limit": sized("nvfp4-step", "limit", lambda steps: our_steps("train", "gpt-bf16", steps)),
-    }, rate)
+def against_own_step(name, ours, other, aim, limit_is, peers=False):
+    """A row whose limit is another step of ours: how many times as long a step takes."""
+    row = Row(name, aims={"limit": aim}, limit_is=limit_is, limit_over_ours=True)
+    sides = {"ours": sized(name, "ours", lambda steps: our_steps("train", ours, steps))}
+    if peers:
+        sides["stock"] = sized(name, "stock", lambda steps: peer_steps(False, ours, steps))
+        sides["tuned"] = sized(name, "tuned", lambda steps: peer_steps(True, ours, steps))
+    sides["limit"] = sized(name, "limit", lambda steps: our_steps("train", other, steps))
+    return Group((row,), sides, rate)
 
 
-def start_group():
+def bf16_group(name, aims, f32, units):
+    """Without bf16 units PyTorch emulates, ten times slower, so that our own step in f32 is what a step in bf16 is held to."""
+    return steps_group(name, aims) if units else against_own_step(name, name, f32, 1.15, "times the same step in f32", peers=True)
+
+
+def first_slot_group(name, workload, most, aims):
+    """Not the step itself, so that what is measured is the program and not its products."""
     def one(context):
         return 1
-    row = Row("start", "start of the process to the end of its first step, GPT of gpt-fp32", "s",
-              {"stock": 10.0}, lower_is_better=True)
+    row = Row(name, f"start of the process to the begin of its first slot, GPT of {workload}", "s", aims, lower_is_better=True, most=most)
     return Group((row,), {
-        "ours": our_steps("train", "gpt-fp32", one),
-        "stock": peer_steps(False, "gpt-fp32", one), "tuned": peer_steps(True, "gpt-fp32", one),
-    }, lambda row, side, figures: figures.get("first_step_s"))
+        "ours": our_steps("train", workload, one),
+        "stock": peer_steps(False, workload, one), "tuned": peer_steps(True, workload, one),
+    }, lambda row, side, figures: figures.get("first_slot_s"))
+
+
+def generate_group():
+    def peer(tuned):
+        return lambda context: context.peer(tuned, "generate_torch.py", "--threads", str(context.threads),
+                                            "--rounds", "1" if context.quick else "3")
+    title = "of a GPT of 4 layers of width 128, 128 tokens each, on kept keys and values"
+    rows = (Row("generate", f"16 texts at a time {title}", "tokens/s", {}),
+            Row("generate-one", f"one text {title}", "tokens/s", {}))
+    return Group(rows, {
+        "ours": lambda context: context.ours("decode", "--json", "true", "--rounds", "1" if context.quick else "3",
+                                             "--threads", str(context.threads)),
+        "stock": peer(False), "tuned": peer(True),
+    }, lambda row, side, figures: figures.get("one_per_s" if row.name == "generate-one" else "many_per_s"))
 
 
 def quantize_group(mode, aim):
@@ -162,31 +187,46 @@ def checkpoint_group():
         lambda row, figures: figures[f"{key(row)}_gb_per_s"] / figures[f"{key(row)}_of_raw"] if f"{key(row)}_of_raw" in figures else None)
 
 
-def all_groups():
+BF16_UNITS = {"avx512_bf16", "amx_bf16"}
+
+
+def all_groups(flags=None):
+    """All rows, with the aims of a processor of these flags; None: of one that has all."""
+    present = set(flags) if flags is not None else set().union(BF16_UNITS, *machine.CLASSES.values())
+    kind = machine.processor_class(present)
+    units = bool(BF16_UNITS & present)
+    copy = 0.5 if kind == "AVX2" else 0.6
     return [
-        steps_group("gpt-fp32", {"stock": 1.15, "tuned": 1.1, "limit": 0.75}),
-        steps_group("gpt-bf16", {"stock": 1.6, "tuned": 1.4, "limit": 0.65}),
-        formats_group(),
-        steps_group("gpt125m-fp32", {"stock": 1.3, "tuned": 1.05}),
-        steps_group("gpt125m-bf16", {"stock": 1.5, "tuned": 1.2}),
-        steps_group("dlrm-fp32", {"stock": 2.0, "tuned": 1.2}),
+        steps_group("gpt-fp32", {"stock": 1.2, "tuned": 1.1, "limit": 0.75}),
+        bf16_group("gpt-bf16", {"stock": 2.0, "tuned": 1.5, "limit": 0.65}, "gpt-fp32", units),
+        against_own_step("nvfp4-step", "gpt-nvfp4", "gpt-bf16", {"AMX": 1.25, "AVX-512": 1.15}.get(kind, 1.4), "times the same step in bf16"),
+        steps_group("gpt125m-fp32", {"stock": 1.3, "tuned": 1.1, "limit": 0.75}),
+        bf16_group("gpt125m-bf16", {"stock": 1.5, "tuned": 1.2, "limit": 0.65}, "gpt125m-fp32", units),
+        bf16_group("decoder-bf16", {"limit": 0.65}, "decoder-fp32", units),
+        steps_group("dlrm-fp32", {"stock": 2.0, "tuned": 1.3}),
         steps_group("dlrm-bf16", {"stock": 1.3, "tuned": 1.2}),
-        steps_group("lenet5", {"stock": 2.0, "tuned": 2.0}),
-        steps_group("resnet18", {"stock": 1.2, "tuned": 1.0}),
+        steps_group("lenet5", {"stock": 2.0, "tuned": 1.9}),
+        steps_group("resnet18", {"stock": 1.2, "tuned": 1.15}),
         steps_group("fno2d", {"stock": 4.0, "tuned": 2.0}, "its products and copies alone"),
-        quantize_group("eager", {"stock": 20.0, "tuned": 8.0}),
-        quantize_group("compiled", {"stock": 5.0}),
+        quantize_group("eager", {"stock": 20.0, "tuned": 8.0, "limit": copy}),
+        quantize_group("compiled", {"stock": 5.0, "limit": copy}),
         all_reduce_group(),
         checkpoint_group(),
-        start_group(),
+        generate_group(),
+        first_slot_group("time-to-first-slot", "gpt-fp32", 0.4, {"stock": 10.0}),
+        first_slot_group("time-to-first-slot-tiny", "gpt-tiny", 0.15, {}),
     ]
 
 
-def chosen(names):
-    """Groups that hold a row of these names, or all; an unknown name ends the program with the known ones."""
-    groups = all_groups()
+def matches(name, patterns):
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def chosen(patterns, flags=None):
+    """Groups that hold a row whose name one of these patterns fits, or all; a pattern that fits none ends the program with the names."""
+    groups = all_groups(flags)
     known = [row.name for group in groups for row in group.rows]
-    for name in names or []:
-        if name not in known:
-            raise SystemExit(f"bench/compare: there is no row '{name}'; there are: {' '.join(known)}")
-    return [group for group in groups if not names or any(row.name in names for row in group.rows)]
+    for pattern in patterns or []:
+        if not fnmatch.filter(known, pattern):
+            raise SystemExit(f"bench/compare: there is no row '{pattern}'; there are: {' '.join(known)}")
+    return [group for group in groups if any(matches(row.name, patterns) for row in group.rows)]

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from . import figures, machine, prepare, processes, rows, tables
+from . import figures, machine, merge, prepare, processes, rows, tables
 
 ROW = rows.Row("example", "an example", "samples/s", {"stock": 2.0, "limit": 0.5}, "products alone")
 
@@ -48,6 +48,15 @@ class Figures(unittest.TestCase):
         self.assertEqual(result(slower, ours=samples(8), limit=samples(10))["ratios"]["limit"]["median"], 1.25)
         self.assertEqual(result(slower, ours=samples(8), limit=samples(10))["met"], {"limit": True})
         self.assertEqual(result(slower, ours=samples(5), limit=samples(10))["met"], {"limit": False})
+
+    def test_seconds_of_our_own_have_a_bound(self):
+        quick = rows.Row("quick", "", "s", lower_is_better=True, most=0.4)
+        self.assertEqual(result(quick, ours=samples(0.4, 0.3, 0.5))["met"], {"ours": True})
+        late = result(quick, ours=samples(0.41, 0.3, 0.5), stock=samples(4.1, 3, 5))
+        self.assertEqual(late["met"], {"ours": False})
+        self.assertEqual(late["ratios"]["stock"]["median"], 10)
+        self.assertEqual(tables.own_cell(late), "0.41 s, aim at most 0.4 **missed**")
+        self.assertEqual(result(quick, stock=samples(1))["met"], {})
 
     def test_memory_is_the_largest_of_the_rounds(self):
         self.assertEqual(result(ours=samples(4, 8, 6))["memory_mb"]["ours"], 108)
@@ -91,6 +100,14 @@ class Machine(unittest.TestCase):
         self.assertRegex(machine.thread_notes(2, 4, 1.5)[0], "^2 threads .* 1.5 core")
 
 
+    def test_classes_of_processors(self):
+        avx2 = ["sse2", "sse4_2", "avx", "avx2", "fma"]
+        avx512 = avx2 + ["avx512f", "avx512bw", "avx512dq", "avx512vl"]
+        for flags, expected in ((avx2, "AVX2"), (avx512, "AVX-512"), (avx512 + ["amx_tile", "amx_bf16"], "AMX"), (avx512[:-1], "AVX2"), ([], "other")):
+            self.assertEqual(machine.processor_class(flags), expected)
+        self.assertEqual(machine.vector_flags(["fpu", "fma", "avx2", "avx", "sse4_2", "sse2"]), ["avx", "avx2", "fma", "sse4_2"])
+
+
 class Processes(unittest.TestCase):
     def run_python(self, program, **more):
         return processes.run([sys.executable, "-c", program], **more)
@@ -103,6 +120,11 @@ class Processes(unittest.TestCase):
         found = self.run_python('import time; x = bytearray(200 << 20); print(\'{"first_step_at": %f}\' % time.monotonic())')
         self.assertGreater(found["memory_mb"], 200)
         self.assertTrue(0 < found["first_step_s"] < 60, found)
+
+    def test_the_begin_of_the_first_slot_is_counted_from_the_start_of_the_process(self):
+        found = self.run_python("import json, time; time.sleep(0.2); print(json.dumps({'first_slot_at': time.monotonic(), 'first_step_at': time.monotonic() + 5}))")
+        self.assertTrue(0.2 < found["first_slot_s"] < 60, found)
+        self.assertTrue(found["first_slot_s"] + 4.9 < found["first_step_s"], found)
 
     def test_failures_say_how(self):
         self.assertIn("exit status 3: no such shape", self.run_python("import sys; print('no such shape', file=sys.stderr); sys.exit(3)")["error"])
@@ -143,7 +165,29 @@ class Rows(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual([group.rows[0].name for group in rows.chosen(["lenet5"])], ["lenet5"])
         with self.assertRaisesRegex(SystemExit, "no row 'lenet6'; there are: .*lenet5"):
-            rows.chosen(["lenet6"])
+            rows.chosen(["lenet5", "lenet6"])
+
+    def test_patterns(self):
+        def names(*patterns):
+            return [row.name for group in rows.chosen(patterns) for row in group.rows if rows.matches(row.name, patterns)]
+        self.assertEqual(names("dlrm-*"), ["dlrm-fp32", "dlrm-bf16"])
+        self.assertEqual(names("resnet??", "*-save"), ["resnet18", "checkpoint-save"])
+        self.assertEqual(names("generate"), ["generate"])
+        self.assertEqual(len(names()), sum(len(group.rows) for group in rows.all_groups()))
+        with self.assertRaisesRegex(SystemExit, "no row 'LeNet.'"):
+            rows.chosen(["LeNet*"])
+
+    def test_aims_depend_on_the_processor(self):
+        def row(name, flags):
+            return next(row for group in rows.all_groups(flags) for row in group.rows if row.name == name)
+        avx2 = {"avx2", "fma"}
+        avx512 = avx2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+        self.assertEqual([row("nvfp4-step", flags).aims["limit"] for flags in (avx2, avx512, avx512 | {"amx_tile", "amx_bf16"}, None)], [1.4, 1.15, 1.25, 1.25])
+        self.assertEqual([row("quantize-eager", flags).aims["limit"] for flags in (avx2, avx512)], [0.5, 0.6])
+        self.assertEqual(row("gpt-bf16", avx512 | {"avx512_bf16"}).aims, {"stock": 2.0, "tuned": 1.5, "limit": 0.65})
+        emulated = row("gpt-bf16", avx512)
+        self.assertTrue(emulated.limit_over_ours)
+        self.assertEqual(emulated.aims, {"limit": 1.15})
 
     def test_values_of_sides(self):
         for group in rows.all_groups():
@@ -219,6 +263,49 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(circles), 2 + 1)
         empty = {**self.comparison(), "rows": []}
         xml.etree.ElementTree.fromstring(tables.figure(empty))
+
+
+class Merge(unittest.TestCase):
+    def comparison(self, kind, at, names, value=10, **more):
+        made = [result(rows.Row(name, "a row", "samples/s"), ours=samples(value, value, value), stock=samples(5, 5, 5)) for name in names]
+        return {"date": at[:10], "at": at, "quick": False, "rounds": 3, "torch": "9.9", "versions": {"torch": "9.9", "oneDNN": "3.1"}, "tenon": "abc", "notes": ["a note"],
+                "machine": {"processor": f"Example {kind}", "class": kind, "flags": ["avx"], "features": [], "cores": 2, "threads": 2, "notes": []}, "rows": made, **more}
+
+    def test_a_table_per_class_best_first(self):
+        text = merge.markdown([self.comparison("AVX2", "2026-01-02T00:00:00", ["one"]), self.comparison("AMX", "2026-01-01T00:00:00", ["one", "two"])])
+        self.assertEqual([line for line in text.splitlines() if line.startswith("#")], ["### AMX", "### AVX2"])
+        self.assertEqual(sum(line.startswith("| row") for line in text.splitlines()), 2)
+        self.assertIn("- Measured 2026-01-02 on 2 core(s) of Example AVX2", text)
+        self.assertIn("PyTorch 9.9 (oneDNN 3.1); Tenon abc. Flags: avx.", text)
+        self.assertNotIn("(a)", text)
+
+    def test_a_row_is_the_newest_of_its_class(self):
+        old = self.comparison("AMX", "2026-01-01T08:00:00", ["one", "two"], 10)
+        new = self.comparison("AMX", "2026-01-01T09:00:00", ["two", "three"], 20)
+        for order in ([old, new], [new, old]):
+            found = {line.split("`")[1]: line for line in merge.markdown(order).splitlines() if line.startswith("| `")}
+            self.assertEqual(sorted(found), ["one", "three", "two"])
+            self.assertIn("10.0 samples/s", found["one"])
+            self.assertIn("20.0 samples/s", found["two"])
+            letters = {name: line.rsplit("|", 2)[1].strip() for name, line in found.items()}
+            self.assertEqual(letters["two"], letters["three"])
+            self.assertNotEqual(letters["one"], letters["two"])
+        whole = self.comparison("AMX", "2026-01-01T10:00:00", ["one", "two", "three"], 30)
+        self.assertEqual(merge.markdown([old, new, whole]).count("- Measured"), 1)
+
+    def test_files_of_earlier_versions_and_no_comparisons(self):
+        old = self.comparison("AMX", "2026-01-01T08:00:00", ["one"])
+        del old["at"], old["versions"], old["tenon"], old["machine"]["class"], old["machine"]["flags"]
+        old["machine"]["features"] = ["AVX-512", "AMX"]
+        self.assertTrue(merge.markdown([old]).startswith("### AMX"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "comparison.json"
+            for text, said in (("{", "cannot read"), ("{}", "has no date, rounds"), ("[]", "is no comparison.json")):
+                path.write_text(text)
+                with self.assertRaisesRegex(SystemExit, said):
+                    merge.read(path)
+            with self.assertRaisesRegex(SystemExit, "cannot read"):
+                merge.read(path.parent / "absent")
 
 
 def main():

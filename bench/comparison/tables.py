@@ -29,32 +29,57 @@ def limit_cell(result):
     return "-" if ratio is None else ratio_cell(ratio, result["aims"].get("limit"), result["met"].get("limit")) + ": " + result["limit_is"]
 
 
+def own_cell(result):
+    """"0.19 s, aim at most 0.4"."""
+    ours = result["values"].get("ours")
+    if not ours:
+        return "-"
+    per_second = "" if result["unit"] in ("s", "") or "/s" in result["unit"] else "/s"
+    most = result.get("most")
+    aim = "" if most is None else f", aim at most {most:g}" + ("" if result["met"].get("ours") else " **missed**")
+    return f"{number(ours['median'])} {result['unit']}{per_second}{aim}"
+
+
 def row_line(result):
     def cell(side):
         return ratio_cell(result["ratios"].get(side), result["aims"].get(side), result["met"].get(side), result["ratios_at_least"].get(side))
-    ours = result["values"].get("ours")
     memory = " / ".join(number(result["memory_mb"].get(side)) for side in ("ours", "stock", "tuned"))
     first = f"`{result['name']}`<br>{result['title']}" if result["title"] else f"`{result['name']}`"
-    per_second = "" if result["unit"] in ("s", "") or "/s" in result["unit"] else "/s"
-    return [first, f"{number(ours['median'])} {result['unit']}{per_second}" if ours else "-",
-            cell("stock"), cell("tuned"), limit_cell(result), memory, "noisy" if result["noise"] else ""]
+    return [first, own_cell(result), cell("stock"), cell("tuned"), limit_cell(result), memory, "noisy" if result["noise"] else ""]
 
 
 HEADER = ["row", "ours", "x PyTorch as it comes", "x PyTorch tuned", "of the limit beside it", "peak MB: ours / stock / tuned", ""]
 
 
-def markdown(comparison):
+def origin(comparison):
+    """Where, when, with which flags and against which versions."""
     machine = comparison["machine"]
-    features = ", ".join(machine["features"])
-    lines = [f"Measured {comparison['date']} on {machine['cores']} core(s) of {machine['processor']} ({features}), {machine['threads']} thread(s), "
-             f"{comparison['rounds']} round(s){', sizes of --quick' if comparison['quick'] else ''}; PyTorch {comparison['torch']}.", ""]
-    lines += [f"- {note}" for note in machine["notes"] + comparison["notes"]]
-    lines += ["", "| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += ["| " + " | ".join(row_line(result)) + " |" for result in comparison["rows"]]
-    remarks = [f"- `{result['name']}`: {'; '.join(result['noise'] + result['errors'])}" for result in comparison["rows"]
+    versions = comparison.get("versions", {})
+    carried = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "torch")
+    text = (f"Measured {comparison['date']} on {machine['cores']} core(s) of {machine['processor']} ({', '.join(machine['features'])}), "
+            f"{machine['threads']} thread(s), {comparison['rounds']} round(s){', sizes of --quick' if comparison['quick'] else ''}; "
+            f"PyTorch {comparison['torch']}{f' ({carried})' if carried else ''}; Tenon {comparison.get('tenon', 'unknown')}.")
+    return text + (f" Flags: {' '.join(machine['flags'])}." if machine.get("flags") else "")
+
+
+def table_lines(results, marks=None):
+    """marks: what to add to the last cell of a row, by its name."""
+    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+    for result in results:
+        cells = row_line(result)
+        cells[-1] = ", ".join(word for word in (cells[-1], (marks or {}).get(result["name"], "")) if word)
+        lines.append("| " + " | ".join(cells) + " |")
+    remarks = [f"- `{result['name']}`: {'; '.join(result['noise'] + result['errors'])}" for result in results
                if result["noise"] or result["errors"]]
     if remarks:
         lines += ["", "Noisy rows, and sides that did not run:", ""] + remarks
+    return lines
+
+
+def markdown(comparison):
+    lines = [origin(comparison), ""]
+    lines += [f"- {note}" for note in comparison["machine"]["notes"] + comparison["notes"]]
+    lines += [""] + table_lines(comparison["rows"])
     return "\n".join(lines) + "\n"
 
 
