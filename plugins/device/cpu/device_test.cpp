@@ -94,7 +94,7 @@ TEST(CpuDevice, SaysHowMuchMemoryWasFree) {
   }
 }
 
-/// Bytes of physical memory behind a block.
+/// Bytes of a block that are in physical memory.
 std::int64_t touched_bytes(const void* memory, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident(bytes / page);
