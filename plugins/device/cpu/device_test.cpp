@@ -131,6 +131,8 @@ TEST(CpuDevice, CountsMemoryThatBlocksWillTake) {
   const auto half = static_cast<std::size_t>(0.5 * free) << 20;
   void* const block = bench.device->allocate(half);
   EXPECT_NEAR(largest(), 0.5 * free, 0.2 * free) << "others of this machine take and give memory too";
+  const auto most = static_cast<std::size_t>(0.8 * free) << 20;
+  EXPECT_THAT(message_of([&] { bench.device->allocate(most); }), HasSubstr("out of memory"));
   bench.device->release(block, half);
   EXPECT_NEAR(largest(), free, 0.2 * free);
 }

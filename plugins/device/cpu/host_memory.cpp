@@ -82,6 +82,7 @@ class LazyBlocks {
   void add(void* memory, std::size_t size) {
     const std::lock_guard lock(mutex_);
     blocks_.emplace(static_cast<char*>(memory), size);
+    bytes_ += static_cast<std::int64_t>(size);
   }
   /// The block's size; 0 where the memory is no such block.
   std::size_t remove(void* memory) {
@@ -90,7 +91,12 @@ class LazyBlocks {
     if (found == blocks_.end()) return 0;
     const std::size_t size = found->second;
     blocks_.erase(found);
+    bytes_ -= static_cast<std::int64_t>(size);
     return size;
+  }
+  std::int64_t bytes() {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
   }
   /// Bytes of pages that nobody has touched: the kernel still counts them as free.
   std::int64_t untouched() {
@@ -109,6 +115,7 @@ class LazyBlocks {
  private:
   std::mutex mutex_;
   std::map<char*, std::size_t> blocks_;
+  std::int64_t bytes_ = 0;
 };
 
 LazyBlocks& lazy_blocks() {
@@ -116,12 +123,26 @@ LazyBlocks& lazy_blocks() {
   return blocks;
 }
 
-/// Bytes that can still be taken without swapping, by /proc/meminfo and the control group, less what blocks
-/// of this process will take; INT64_MAX when unknown.
-std::int64_t available_memory() {
+/// Bytes that can still be taken without swapping, by /proc/meminfo and the control group; INT64_MAX when
+/// unknown.
+std::int64_t free_memory() {
   const std::int64_t kib = value_of("/proc/meminfo", "MemAvailable:");
-  const std::int64_t free = std::min(kib == kUnknown ? kUnknown : kib * 1024, group_memory());
+  return std::min(kib == kUnknown ? kUnknown : kib * 1024, group_memory());
+}
+
+/// The same less what blocks of this process will take.
+std::int64_t available_memory() {
+  const std::int64_t free = free_memory();
   return free == kUnknown ? kUnknown : std::max<std::int64_t>(0, free - lazy_blocks().untouched());
+}
+
+/// The kernel overcommits and kills processes that touch the memory, so large blocks are compared first.
+void require_free(std::size_t bytes) {
+  const auto needed = static_cast<std::int64_t>(bytes);
+  const std::int64_t free = free_memory();
+  // Pages are looked at only where blocks might take what is free.
+  if (free == kUnknown || needed <= free - lazy_blocks().bytes()) return;
+  if (const std::int64_t available = available_memory(); needed > available) refuse(bytes, available);
 }
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) {
@@ -146,9 +167,7 @@ void* map_block(std::size_t size) {
 void* allocate_zeroed(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(kUnknown) - 2 * kHugePage) refuse(bytes, available_memory());
   const bool large = bytes >= kHugePage;
-  // The kernel overcommits and kills processes that touch the memory, so large blocks are compared first.
-  const std::int64_t available = large ? available_memory() : kUnknown;
-  if (static_cast<std::int64_t>(bytes) > available) refuse(bytes, available);
+  if (large) require_free(bytes);
   if (!large || kWatched) {
     const std::size_t size = rounded(bytes, kCacheLine);
     void* memory = nullptr;
@@ -159,7 +178,7 @@ void* allocate_zeroed(std::size_t bytes) {
   }
   const std::size_t size = rounded(bytes, page_bytes());
   void* const memory = map_block(size);
-  if (memory == nullptr) refuse(bytes, available);
+  if (memory == nullptr) refuse(bytes, available_memory());
   lazy_blocks().add(memory, size);
   return memory;
 }
