@@ -132,7 +132,9 @@ function(tenon_test_entry name program timeout labels)
   cmake_parse_arguments(PARSE_ARGV 4 arg "" "" "ENVIRONMENT;ARGUMENTS")
   add_test(NAME ${name} COMMAND ${program} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
-  set(environment TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins OMP_WAIT_POLICY=passive ${arg_ENVIRONMENT})
+  # Runs keep digests; tests keep them out of the user's folder.
+  set(environment TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins OMP_WAIT_POLICY=passive
+    XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache ${arg_ENVIRONMENT})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}" ENVIRONMENT "${environment}")
 endfunction()
 

@@ -121,6 +121,15 @@ TEST(KeptDigests, AreBelievedUnlessVerified) {
   EXPECT_EQ(read_file(lock), text);
 }
 
+TEST(KeptDigests, LieInTheHomeFolderWhereNoOtherIsNamed) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train({}, {{"XDG_CACHE_HOME", "relative"}, {"HOME", (scratch / "home").string()}}).status,
+            0);
+  EXPECT_TRUE(base::parse_digests(read_file(scratch / "home/.cache/tenon/digests")).has_value());
+  EXPECT_FALSE(fs::exists(scratch / "relative")) << "which the specification of base folders has ignored";
+  EXPECT_EQ(scratch.train({}, {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}).status, 0);
+}
+
 // Paths that a file says count from it, and what a run records is absolute: any command reads the run again,
 // from any folder.
 TEST(RelativePaths, AreThoseOfTheFileThatSaysThem) {

@@ -66,7 +66,9 @@ std::vector<std::string> changes(const fs::path& folder, const std::map<std::str
 Child::Child(const Command& command) : out_(command.folder / ".out"), err_(command.folder / ".err") {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::string(*entry).rfind("TENON_", 0) != 0) variables.emplace_back(*entry);
+    const std::string variable(*entry);
+    const bool replaced = command.environment.count(variable.substr(0, variable.find('='))) > 0;
+    if (!replaced && variable.rfind("TENON_", 0) != 0) variables.push_back(variable);
   }
   for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
   variables.emplace_back("OMP_NUM_THREADS=1");
