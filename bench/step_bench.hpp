@@ -57,12 +57,16 @@ batch = {}
                      settings.steps, std::max(1, settings.steps / 2), settings.threads, context, batch);
 }
 
+inline std::filesystem::path run_folder() {
+  return std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
+}
+
 /// Runs this configuration, with `plugin` beside those found unless it is null.
 inline RunResult train(const std::string& config, const tenon_plugin_v1_t* plugin) {
   Runtime runtime;
   if (plugin != nullptr) runtime.add_plugin(*plugin);
   runtime.discover({});
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
+  const auto folder = run_folder();
   TrainRequest request;
   request.run_dir = folder.string();
   request.quiet = true;

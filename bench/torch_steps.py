@@ -10,12 +10,15 @@ import time
 def run_steps(step, steps, units, finish=None):
     """Calls step(t) for t in 0 ... steps - 1; a quarter of them warms up and is not timed. A step handles `units`.
 
-    finish() waits for what steps only started, as on a GPU.
+    finish() waits for what steps only started, as on a GPU. Without steps it prints when the first one would begin.
     """
     finish = finish or (lambda: None)
     warm = max(1, steps // 4)
     finish()
     begun = time.monotonic()
+    if steps == 0:
+        print(json.dumps({"first_slot_at": begun}))
+        return
     step(0)
     finish()
     first = time.monotonic()

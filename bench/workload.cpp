@@ -1,8 +1,8 @@
-// One side of a row of bench/compare: trains a workload once in this process and prints its times, or prints
-// what the device alone needs for the workload's products and copies, or describes the workload and its peer.
-// Usage: workload train|limit|describe NAME [--steps N] [--threads N] [--ranks N] [SIZE N]...; workload list
-// Sizes that replace those of the workload: --layers --width --context --batch of a GPT, --rows --batch of a
-// DLRM.
+// One side of a row of bench/compare: trains a workload once in this process and prints its times, or ends
+// where its first slot begins, or prints what the device alone needs for the workload's products and copies,
+// or describes the workload and its peer. Usage: workload train|start|limit|describe NAME [--steps N]
+// [--threads N] [--ranks N] [SIZE N]...; workload list Sizes that replace those of the workload: --layers
+// --width --context --batch of a GPT, --rows --batch of a DLRM.
 #include "data_sets.hpp"
 #include "decoder_shape.hpp"
 #include "dlrm_shape.hpp"
@@ -19,26 +19,33 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <sstream>
+#include <system_error>
 
 namespace tenon::bench {
 
 /// An observer that prints when the first slot of a run began and when it had ended, on the clock that all
 /// processes of the machine share, the time of the steps after the warm-up, and the number of parameters: one
-/// line of JSON at the end of the run.
+/// line of JSON at the end of the run. It may end the process where the first slot begins.
 class StepClock final : public Observer, public PhaseObserver {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("warm", "1").at_least(1).doc_text("slots that are not timed")};
+      option::integer("warm", "1").at_least(1).doc_text("slots that are not timed"),
+      option::boolean("only_start", "false").doc_text("end the process where the first slot begins")};
   static constexpr ComponentInfo kInfo{
       .id = "step_clock", .summary = "prints how long steps took", .options = kOptions};
 
-  explicit StepClock(const Options& options) : warm_(options.integer("warm")) {}
+  explicit StepClock(const Options& options)
+      : warm_(options.integer("warm")), only_start_(options.boolean("only_start")) {}
   bool every_rank() const override { return false; }
   void on_start(const RunInfo& info) override { parameters_ = info.parameters; }
   void on_phase(Phase phase, double) override {
-    if (phase == Phase::kBegin) begun_ = now();
+    if (phase != Phase::kBegin) return;
+    begun_ = now();
+    if (only_start_) end_here();
   }
   void on_slot(const SlotRecord&) override {
     last_ = now();
@@ -64,7 +71,19 @@ class StepClock final : public Observer, public PhaseObserver {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  std::int64_t warm_, slots_ = 0, parameters_ = 0;
+  /// Threads of the run are at work, so that nothing but the process can end.
+  [[noreturn]] void end_here() const {
+    std::printf("{\"first_slot_at\": %.6f, \"parameters\": %lld}\n", begun_,
+                static_cast<long long>(parameters_));
+    std::fflush(stdout);
+    std::error_code ignored;
+    std::filesystem::remove_all(run_folder(), ignored);
+    std::_Exit(0);
+  }
+
+  std::int64_t warm_;
+  bool only_start_;
+  std::int64_t slots_ = 0, parameters_ = 0;
   double begun_ = 0, first_ = 0, begin_ = 0, last_ = 0;
 };
 
@@ -385,6 +404,11 @@ int train_once(const Workload& workload, const Settings& settings) {
   return 0;
 }
 
+int start_once(const Workload& workload, const Settings& settings) {
+  train(workload.config(settings) + "[[observe]]\ntype = \"step_clock\"\nonly_start = true\n", &parts);
+  fail_run("the run ended before its first slot began");
+}
+
 int print_limit(const Workload& workload, const Settings& settings) {
   Runtime runtime;
   runtime.discover({});
@@ -408,7 +432,7 @@ int print_limit(const Workload& workload, const Settings& settings) {
 
 int usage() {
   fmt::print(stderr,
-             "usage: workload train|limit|describe NAME [--steps N] [--threads N] "
+             "usage: workload train|start|limit|describe NAME [--steps N] [--threads N] "
              "[--ranks N] [SIZE N]...; workload list\n");
   return 2;
 }
@@ -420,7 +444,8 @@ int main(int argc, char** argv) {
   using namespace tenon::bench;
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "list") return print_list();
-  if (argc < 3 || (what != "train" && what != "limit" && what != "describe")) return usage();
+  if (argc < 3 || (what != "train" && what != "start" && what != "limit" && what != "describe"))
+    return usage();
   const std::string name = argv[2];
   Sizes sizes;
   std::vector<char*> others = {argv[2]};
@@ -437,6 +462,7 @@ int main(int argc, char** argv) {
     if (settings.steps < 1) settings.steps = workload.steps;
     describe(workload, settings);
     if (what == "describe") return 0;
+    if (what == "start") return start_once(workload, settings);
     return what == "train" ? train_once(workload, settings) : print_limit(workload, settings);
   });
 }

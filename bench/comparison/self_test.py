@@ -225,6 +225,23 @@ class Sizes(unittest.TestCase):
             self.side("ours")(context)
             self.assertEqual(self.asked, [("train", rows.TRIAL_STEPS), ("train", steps), ("train", steps)])
 
+    def test_the_first_slot_is_measured_without_a_step(self):
+        asked = []
+
+        def ours(program, *words):
+            asked.append(words)
+            return {"script": "peer.py", "arguments": "--steps 8 --layers 2"} if words[0] == "describe" else {"first_slot_s": 0.1}
+
+        def peer(tuned, script, *words):
+            asked.append((script, *words))
+            return {"first_slot_s": 2.0}
+        context = rows.Context(ours, peer, True, 2, False, "/tmp")
+        group = rows.first_slot_group("example", "gpt-tiny", 0.15, {})
+        self.assertEqual(group.value(group.rows[0], "ours", group.sides["ours"](context)), 0.1)
+        self.assertEqual(group.value(group.rows[0], "stock", group.sides["stock"](context)), 2.0)
+        self.assertEqual(asked[0], ("start", "gpt-tiny", "--threads", "2"))
+        self.assertEqual(asked[2], ("peer.py", "--steps", "8", "--layers", "2", "--steps", "0"))  # the last one counts
+
     def test_a_side_that_is_stopped_has_a_bound(self):
         found = self.side("stock")(self.context(late=True))
         self.assertEqual((found["error"], found["at_most"]), ("stopped", 10 * rows.TRIAL_STEPS / 60))
