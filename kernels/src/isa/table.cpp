@@ -8,6 +8,7 @@
 #include "isa/batched_complex_gemm.inc.hpp"
 #include "isa/cached_attention.inc.hpp"
 #include "isa/causal_conv.inc.hpp"
+#include "isa/convolution_weight.inc.hpp"
 #include "isa/dequantize.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gated_norm.inc.hpp"
@@ -113,6 +114,9 @@ constexpr KernelTable kTable = {
               .forward = batched_complex_gemm_forward,
               .backward_input = batched_complex_gemm_backward_input,
               .backward_weight = batched_complex_gemm_backward_weight},
+#if TENON_SIMD_BYTES > 16  // without fused multiply-adds, windows and products are as good
+    .convolution = make_convolution_ops(),
+#endif
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
     .mor = {.strip = mor_strip},

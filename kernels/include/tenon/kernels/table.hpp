@@ -5,6 +5,7 @@
 #include <tenon/kernels/attention.hpp>
 #include <tenon/kernels/cached_attention.hpp>
 #include <tenon/kernels/causal_conv.hpp>
+#include <tenon/kernels/convolution.hpp>
 #include <tenon/kernels/elementwise.hpp>
 #include <tenon/kernels/gated_norm.hpp>
 #include <tenon/kernels/gemm.hpp>
@@ -45,6 +46,7 @@ struct KernelTable {
   Ops<Bf16> bf16;
   ConvertOps convert;
   BatchedComplexGemmOps<float> modes;
+  ConvolutionOps convolution = {};  ///< null where the set has none
   QuantizeOps<float> quantize_f32 = {};
   QuantizeOps<Bf16> quantize_bf16 = {};
   MorOps mor = {};
