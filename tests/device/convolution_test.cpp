@@ -30,6 +30,28 @@ const ConvolutionCase kConvolutions[] = {
      16,
      16,
      {.extent = {9, 9}, .kernel = {3, 3}, .dilation = {2, 2}, .pad_low = {2, 1}, .pad_high = {1, 2}}},
+    {"rows of vectors",
+     2,
+     3,
+     13,
+     {.extent = {8, 32}, .kernel = {3, 3}, .pad_low = {1, 1}, .pad_high = {1, 1}}},
+    {"one row", 1, 5, 7, {.extent = {1, 30}, .kernel = {1, 5}, .pad_low = {0, 2}, .pad_high = {0, 2}}},
+    {"padding of two, one image",
+     1,
+     9,
+     17,
+     {.extent = {7, 9}, .kernel = {5, 5}, .pad_low = {2, 2}, .pad_high = {2, 2}}},
+    {"odd sizes, strided",
+     3,
+     17,
+     30,
+     {.extent = {9, 11}, .kernel = {3, 3}, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}}},
+    {"small images", 70, 3, 13, {.extent = {4, 4}, .kernel = {3, 3}, .pad_low = {1, 1}, .pad_high = {1, 1}}},
+    {"strides of three",  // which the kernels leave to the library
+     2,
+     16,
+     16,
+     {.extent = {11, 10}, .kernel = {3, 3}, .stride = {3, 3}, .pad_low = {2, 0}, .pad_high = {0, 1}}},
     {"line", 2, 16, 16, {.spatial = 1, .extent = {11}, .kernel = {3}, .pad_low = {1}, .pad_high = {1}}},
     {"volume", 2, 16, 16, {.spatial = 3, .extent = {3, 4, 5}, .kernel = {2, 2, 2}}},
 };
@@ -86,8 +108,12 @@ class DeviceConvolutions : public OnEveryChoice {
   /// Returns whether oneDNN is used with instruction sets that have loops for all three passes.
   bool has_loops() const {
     const std::string isa = from_environment("ONEDNN_MAX_CPU_ISA", "DEFAULT");
-    return uses_onednn() && isa != "AVX" && isa != "SSE41" &&
-           device_.kernel_choice().find("portable") == std::string_view::npos;
+    return uses_onednn() && isa != "AVX" && isa != "SSE41" && has_kernels();
+  }
+  /// Returns whether the kernel set has convolutions of its own.
+  bool has_kernels() const {
+    const std::string_view choice = device_.kernel_choice();
+    return choice.find("avx") != std::string_view::npos || choice.find("amx") != std::string_view::npos;
   }
 };
 
@@ -135,6 +161,18 @@ class Passes {
       convolution.backward_weight(x, dy, dw, accumulate, scratch);
       expect_sums(dw.values(), weight_gradient(accumulate), c_.batch * c_.window.places() + 1, how + " dw");
     }
+  }
+
+  /// y, dx and dw.
+  std::vector<std::vector<std::byte>> bits(Convolution& convolution) {
+    Owned scratch(device_, Shape{static_cast<std::int64_t>(convolution.scratch_bytes())}, DType::kU8),
+        x(device_, x_shape_, DType::kF32, x_), w(device_, w_shape_, DType::kF32, w_),
+        dy(device_, y_shape_, DType::kF32, dy_), y(device_, y_shape_, DType::kF32, dy_),
+        dx(device_, x_shape_, DType::kF32, x_), dw(device_, w_shape_, DType::kF32, w_);
+    convolution.forward(x, w, {}, y, scratch);
+    convolution.backward_input(w, dy, dx, true, scratch);
+    convolution.backward_weight(x, dy, dw, true, scratch);
+    return {y.bytes(), dx.bytes(), dw.bytes()};
   }
 
  private:
@@ -229,7 +267,28 @@ TEST_P(DeviceConvolutions, ChannelsThatFillNoVectorInImagesThatFillNoTile) {
           if (HasFatalFailure()) return;
         }
       }
-  EXPECT_EQ(prepared > 0, has_loops());
+  EXPECT_EQ(prepared > 0, has_kernels());
+}
+
+// oneDNN's sums depend on the number of threads, the kernels' do not.
+TEST_P(DeviceConvolutions, KernelsGiveTheSameBitsOnAnyNumberOfThreads) {
+  if (family() == nullptr || uses_onednn() || !has_kernels()) return;
+  int prepared = 0;
+  for (const ConvolutionCase& c : kConvolutions) {
+    std::vector<std::vector<std::byte>> first;
+    for (const int threads : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(c.name) + ", threads " + std::to_string(threads));
+      set_parallel_threads(threads);
+      const auto convolution = family()->prepare(
+          {.window = c.window, .batch = c.batch, .channels = c.channels, .features = c.features});
+      if (convolution == nullptr) continue;
+      ++prepared;
+      const auto found = Passes(device_, c).bits(*convolution);
+      if (first.empty()) first = found;
+      EXPECT_TRUE(found == first);
+    }
+  }
+  EXPECT_GE(prepared, 3 * 8);
 }
 
 TEST_P(DeviceConvolutions, WhatIsNotComputedIsLeftToWindows) {

@@ -1,8 +1,11 @@
-// The weight gradients of oneDNN that this device must not take. Alone, because tests ask it without the
-// library.
+// The ways in which this device computes a convolution from images, from which convolution.cpp chooses, and
+// the weight gradients of oneDNN that it must not take: tests ask that without the library.
 #pragma once
 
+#include "common.hpp"
+
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 namespace tenon::cpu {
@@ -19,5 +22,20 @@ inline bool overruns_scratch(std::string_view implementation, std::int64_t chann
   const std::int64_t lanes = implementation.find("avx512") == std::string_view::npos ? 8 : 16;
   return channels < lanes;
 }
+
+/// The products of a convolution.
+enum ConvolutionProduct : int { kConvolutionForward, kConvolutionInput, kConvolutionWeight };
+inline constexpr int kConvolutionProducts = 3;
+
+/// True where the kernels of this tree compute the product faster than oneDNN, by a model of their costs.
+bool kernels_are_faster(const ConvolutionSpec& spec, int product, bool avx512);
+
+/// oneDNN's, in f32. Null where the library would make windows itself, or has only its plain loops. Must not
+/// be run inside parallel_for: oneDNN would silently use one thread there.
+std::unique_ptr<Convolution> make_onednn_convolution(const Kernels& kernels, const ConvolutionSpec& spec);
+
+/// This tree's, in f32 and two dimensions, with strides of at most 2. Null where the kernel set has none, or
+/// for other convolutions.
+std::unique_ptr<Convolution> make_kernel_convolution(const Kernels& kernels, const ConvolutionSpec& spec);
 
 }  // namespace tenon::cpu

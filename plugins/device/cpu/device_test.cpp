@@ -56,6 +56,29 @@ TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
   }
 }
 
+// Ratios that were measured far from 1 (docs/performance.md); plans at about 1 may change sides.
+TEST(CpuDevice, ComputesConvolutionsByTheFasterSide) {
+  const auto spec = [](std::int64_t batch, std::int64_t channels, std::int64_t features, std::int64_t side,
+                       std::int64_t kernel, std::int64_t padding) {
+    ConvolutionSpec of{.batch = batch, .channels = channels, .features = features};
+    for (int d = 0; d < 2; ++d) {
+      of.window.extent[d] = side, of.window.kernel[d] = kernel;
+      of.window.pad_low[d] = of.window.pad_high[d] = padding;
+    }
+    return of;
+  };
+  const ConvolutionSpec few_channels = spec(64, 3, 64, 32, 3, 1), one_channel = spec(256, 1, 6, 28, 5, 2),
+                        padding_of_a_third = spec(64, 512, 512, 4, 3, 1);
+  for (const bool avx512 : {false, true})
+    for (int product = 0; product < cpu::kConvolutionProducts; ++product) {
+      EXPECT_TRUE(cpu::kernels_are_faster(few_channels, product, avx512)) << product << avx512;
+      EXPECT_TRUE(cpu::kernels_are_faster(one_channel, product, avx512)) << product << avx512;
+    }
+  for (const int product : {cpu::kConvolutionForward, cpu::kConvolutionInput}) {
+    EXPECT_FALSE(cpu::kernels_are_faster(padding_of_a_third, product, true)) << product;
+  }
+}
+
 // Memory that grows with the sequence: states of chunks, which callers keep, and in scratch the gradients of
 // B and C of each block of at most 4 heads. One state for each position would be 64 x 64 elements for each
 // head.
