@@ -32,6 +32,8 @@ void declare_fuzz(po::options_description& options) {
   options.add_options()("count", po::value<std::int64_t>()->default_value(100), "N  compositions");
   options.add_options()("seconds", po::value<double>()->default_value(0),
                         "S  begin none after this much time; 0: no limit");
+  options.add_options()("failures", po::value<std::int64_t>()->default_value(0),
+                        "N  begin none after so many that failed; 0: no limit");
   options.add_options()("seed", po::value<std::int64_t>()->default_value(1),
                         "K  of all draws: composition I of a seed is always the same");
   options.add_options()("base", po::value<std::string>(),
@@ -81,6 +83,9 @@ int run_fuzz(const std::vector<std::string>& arguments) {
     fail_config(fmt::format("tenon fuzz: --count {}: expected 0 to 1000000 compositions", request.count));
   if (!std::isfinite(request.seconds) || request.seconds < 0)
     fail_config(fmt::format("tenon fuzz: --seconds {}: expected a time of 0 s or more", request.seconds));
+  request.failures = parsed.values["failures"].as<std::int64_t>();
+  if (request.failures < 0)
+    fail_config(fmt::format("tenon fuzz: --failures {}: expected 0 or more", request.failures));
   request.shrink_seconds = parsed.values["shrink"].as<double>();
   if (!std::isfinite(request.shrink_seconds) || request.shrink_seconds < 0)
     fail_config(

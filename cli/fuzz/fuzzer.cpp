@@ -93,7 +93,9 @@ class Fuzzer {
   std::optional<std::size_t> next() {
     const std::lock_guard lock(mutex_);
     const bool late = request_.seconds > 0 && seconds_since(begin_) >= request_.seconds;
-    if (failed_ || late || taken_ >= planned() || (request_.stopped != nullptr && *request_.stopped))
+    const bool enough = request_.failures > 0 && findings_ >= request_.failures;
+    if (failed_ || late || enough || taken_ >= planned() ||
+        (request_.stopped != nullptr && *request_.stopped))
       return std::nullopt;
     return ++taken_;
   }
@@ -117,6 +119,11 @@ class Fuzzer {
     }
     Judged judged = judged_in_process(asked);
     judged.is_old = is_old;
+    if (judged.verdict.finding) {
+      // Shrinking takes longer than several judgements.
+      const std::lock_guard lock(mutex_);
+      ++findings_;
+    }
     if (judged.verdict.finding && is_old) judged.folder = old_[number].folder;
     if (judged.verdict.finding && !is_old && !stopped()) keep(asked, judged);
     std::error_code ignored;
@@ -205,6 +212,7 @@ class Fuzzer {
   std::mutex mutex_;
   std::size_t taken_ = 0;
   int shrunk_ = 0;
+  std::int64_t findings_ = 0;
   std::exception_ptr failed_;
   FuzzRun run_;
 };

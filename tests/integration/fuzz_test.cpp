@@ -81,8 +81,10 @@ TEST_F(FuzzCommand, FindsPlantedBugsByTheIdentityThatTheyBreak) {
 
 TEST_F(FuzzCommand, ShrinksAndKeepsACaseThatReplayFindsAgain) {
   write_run("weights");
-  const Found found = fuzz({"--count", "1", "--out", "first", "--shrink", "100"});
+  const Found found =
+      fuzz({"--count", "50", "--failures", "1", "--jobs", "1", "--out", "first", "--shrink", "100"});
   ASSERT_EQ(found.status, 1) << found.err;
+  EXPECT_EQ(found.report.at("compositions"), 1);
   const std::string text = read_file(found.folder(scratch_) / "case.toml");
   EXPECT_THAT(text, AllOf(HasSubstr("# identity: "), HasSubstr("# see: tenon train case.toml --run-dir a"),
                           HasSubstr("bug = \"weights\"")));
@@ -162,6 +164,7 @@ TEST_F(FuzzCommand, WrongInputIsRefused) {
       {{"--count", "-1"}, "tenon fuzz: --count -1: expected 0 to 1000000 compositions"},
       {{"--seconds", "-2"}, "tenon fuzz: --seconds -2: expected a time of 0 s or more"},
       {{"--seconds", "nan"}, "expected a time of 0 s or more"},
+      {{"--failures", "-1"}, "tenon fuzz: --failures -1: expected 0 or more"},
       {{"--shrink", "-1"}, "tenon fuzz: --shrink -1: expected a time of 0 s or more"},
       {{"--seed", "-3"}, "tenon fuzz: --seed -3: expected 0 or more"},
       {{"--jobs", "5000"}, "tenon fuzz: --jobs 5000: expected 0 to 1024"},
