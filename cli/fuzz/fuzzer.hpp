@@ -15,7 +15,7 @@ namespace tenon::fuzz {
 
 struct FuzzRequest {
   std::int64_t count = 100;
-  double seconds = 0;  ///< after which no composition begins; 0 = no limit
+  double seconds = 0;         ///< after which no composition begins; 0 = no limit
   std::int64_t failures = 0;  ///< after so many none begins; 0 = no limit
   std::uint64_t seed = 1;
   std::string base_file;  ///< resolved; "" = the small bases

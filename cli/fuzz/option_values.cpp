@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,15 +13,32 @@ namespace {
 
 constexpr std::int64_t kLargestNumber = 64;
 constexpr double kLongestSeconds = 0.01;
+/// A composition runs for at most so many slots.
+constexpr std::int64_t kMostSlots = 11;
+/// Sizes in bytes are multiples of it, odd so that remainders stay: tensors that travel in pieces of a few
+/// bytes take minutes.
+constexpr double kFewestBytes = 509;
+
+std::string_view unit_of(const tenon_option_v1& spec) {
+  return spec.unit == nullptr ? "" : spec.unit;
+}
 
 bool is_time(const tenon_option_v1& spec) {
-  const std::string_view unit = spec.unit == nullptr ? "" : spec.unit;
+  const std::string_view unit = unit_of(spec);
   return unit == "s" || unit == "min" || unit == "h";
 }
 
 std::optional<Value> default_of(const tenon_option_v1& spec) {
   if (spec.default_toml == nullptr) return std::nullopt;
   return parse_value(spec.default_toml, {"default", 0, 0});
+}
+
+/// Whether the default is a slot after the end of the run, so what the option begins, saves or looks at would
+/// never happen.
+bool acts_too_late(const tenon_option_v1& spec) {
+  if (spec.type != TENON_OPTION_INT || unit_of(spec) != "slots") return false;
+  const std::optional<Value> usual = default_of(spec);
+  return usual && usual->type() == Value::Type::kInteger && usual->integer() > kMostSlots;
 }
 
 /// A number that the range permits, from the candidates; the nearest permitted one otherwise.
@@ -40,6 +58,8 @@ std::int64_t draw_integer(const tenon_option_v1& spec, Draws& draws) {
   if (way <= 3 && way >= 2 && usual && usual->type() == Value::Type::kInteger)
     value = static_cast<double>(usual->integer()) + static_cast<double>(draws.between(-1, 1));
   if (way == 4) value = static_cast<double>(std::int64_t{1} << draws.below(7));
+  if (acts_too_late(spec)) value = low + static_cast<double>(draws.below(9));
+  if (unit_of(spec) == "byte") value *= kFewestBytes;
   return static_cast<std::int64_t>(within(spec, value));
 }
 
@@ -166,7 +186,8 @@ Value draw_component(std::string_view kind, std::string_view type, OptionRequest
     const bool is_list = spec->type == TENON_OPTION_TABLES;
     const bool is_rare = spec->type == TENON_OPTION_SECTIONS || spec->type == TENON_OPTION_COMPONENT;
     // Drawn in any case, so that what is left out changes nothing of what follows.
-    const bool chosen = request.draws.chance(is_list ? 0.3 : is_rare ? request.share / 2 : request.share);
+    const double share = acts_too_late(*spec) ? std::max(2 * request.share, 0.5) : request.share;
+    const bool chosen = request.draws.chance(is_list ? 0.3 : is_rare ? share / 2 : share);
     if (table.find(spec->name) != nullptr || (!mandatory && !chosen)) continue;
     if (std::optional<Value> value = draw_value(*spec, request)) table.set(spec->name, std::move(*value), {});
   }

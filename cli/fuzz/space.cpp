@@ -82,7 +82,8 @@ Value core_part(const Value* table, std::string_view name) {
   return kept;
 }
 
-bool restores(const Value& root) {
+/// Whether its recovery policy saves anything.
+bool saves(const Value& root) {
   const Value* const recovery = root.find("recovery");
   const Value* const type = recovery == nullptr ? nullptr : recovery->find("type");
   return type != nullptr && type->text() != "none";
@@ -376,12 +377,17 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   const std::int64_t world = ranks * mesh + servers;
   if (!base.is_file || root.find("transport") == nullptr) draw_link(root, draws, world, plain);
   if (!plain && draws.chance(0.1)) draw_fault(root, draws, world, steps);
-  // A failure of the emulated job takes rows, and what restores them is a recovery.
-  if (!plain && base.has_rows && restores(root) && draws.chance(0.1)) {
+  // A resume of a run that saves nothing begins anew, and shows nothing.
+  if (varies("recovery/1") && root.find("recovery") == nullptr && draws.chance(0.75)) {
+    set_member(root, "recovery.type", Value(std::string("full")));
+    set_member(root, "recovery.every", Value(draws.between(1, 3)));
+  }
+  if (!plain && base.has_rows && draws.chance(0.1)) {
     Value emulate;
     emulate.set("hours", Value(std::vector<double>{1, 24}[draws.below(2)]), {});
     emulate.set("shards", Value(draws.between(1, 8)), {});
-    if (draws.chance(0.7)) {
+    // Without a policy that restores them, lost rows end the run, as they should.
+    if (draws.chance(0.7) && saves(root)) {
       emulate.set("law", Value(std::vector<std::string>{"exponential", "gamma"}[draws.below(2)]), {});
       emulate.set("mtbf_hours", Value(12.0), {});
       emulate.set("at_least", Value(draws.between(0, 2)), {});

@@ -80,6 +80,17 @@ TEST_F(SpaceTest, OnlyTheKindsAskedForAreDrawn) {
     EXPECT_TRUE(component.starts_with("sync.")) << component;
 }
 
+TEST_F(SpaceTest, MostCompositionsSaveSoThatAResumeShowsSomething) {
+  const Space drawn = space(1);
+  int saving = 0;
+  for (std::uint64_t index = 0; index < 100; ++index) {
+    const Value root = drawn.draw(index, Space::kAttempts - 1).root;
+    const Value* const recovery = root.find("recovery");
+    if (recovery != nullptr && recovery->find("type")->text() != "none") ++saving;
+  }
+  EXPECT_GT(saving, 65) << "of 100";
+}
+
 TEST_F(SpaceTest, AnUnknownKindIsRefused) {
   try {
     space(1, {"synk"});
@@ -95,6 +106,8 @@ constexpr const char* kWords[] = {"red", "green", nullptr};
 constexpr OptionSpec kSpecs[] = {
     option::integer("narrow", "3").between(2, 5),
     option::integer("wide", nullptr).between(0, 1e18),
+    option::integer("begin", "1000").at_least(0).in_unit("slots"),
+    option::integer("piece", "0").at_least(0).in_unit("byte"),
     option::real("share", "0.5").between(0, 1),
     option::real("open", "1e-3").at_least(0),
     option::real("wait", "60").at_least(0).in_unit("s"),
@@ -107,7 +120,7 @@ constexpr OptionSpec kSpecs[] = {
 TEST_F(SpaceTest, ValuesAreLegalByTheirSpecsAndReachTheEdges) {
   Draws draws(3, "values", 0);
   OptionRequest request{.registry = registry_, .draws = draws};
-  std::set<std::int64_t> narrow;
+  std::set<std::int64_t> narrow, pieces;
   std::set<double> share;
   for (int i = 0; i < 400; ++i) {
     Value table;
@@ -121,9 +134,14 @@ TEST_F(SpaceTest, ValuesAreLegalByTheirSpecsAndReachTheEdges) {
     narrow.insert(table.find("narrow")->integer());
     share.insert(table.find("share")->real());
     EXPECT_LE(table.find("wide")->integer(), 64);
+    pieces.insert(table.find("piece")->integer());
+    EXPECT_LE(table.find("begin")->integer(), 8) << "later nothing would begin in a run of a few slots";
     EXPECT_LE(table.find("wait")->real(), 0.01);
   }
   EXPECT_EQ(narrow, (std::set<std::int64_t>{2, 3, 4, 5}));
+  EXPECT_EQ(pieces.count(0), 1u);
+  EXPECT_GT(*pieces.upper_bound(0), 500);  // a tensor of thousands of numbers is a few messages
+  EXPECT_GT(pieces.size(), 5u);
   EXPECT_EQ(share.count(0), 1u);
   EXPECT_EQ(share.count(1), 1u);
   EXPECT_GT(share.size(), 10u);

@@ -34,20 +34,28 @@ namespace tenon::train {
 // Tells tests in which phase of a run a process is: TENON_PHASE_LOG=FILE gets one line per phase entered
 // (a launched rank r: FILE.r), written before the phase begins, and TENON_KILL_AT=phase:n ends the process
 // with SIGKILL at the n-th entry; phase:n@r does so with the process that is rank r, but not with one that
-// took its place. Unset, it does nothing.
+// took its place. TENON_STOP_AT=phase:n sends SIGTERM to the process in the same way. Unset, it does nothing.
 
 class PhaseProbe {
  public:
   PhaseProbe();
-  /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc"; "hold" and
+  /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc", "done"; "hold" and
   /// "rejoin" where other ranks died; from any thread.
   void enter(std::string_view phase);
-  bool active() const { return file_ || !kill_phase_.empty(); }
+  bool active() const { return file_ || !kill_.phase.empty() || !stop_.phase.empty(); }
 
  private:
+  struct Moment {
+    /// Takes it from the text of a variable; stays empty where another rank is meant.
+    void read(const char* text);
+    bool reached(std::string_view entered) { return entered == phase && --left == 0; }
+
+    std::string phase;
+    std::atomic<long> left{0};
+  };
+
   base::FileDescriptor file_;
-  std::string kill_phase_;
-  std::atomic<long> kill_count_{0};
+  Moment kill_, stop_;
 };
 
 // The point at which the ranks of a process begin, and begin again after a roll-back.

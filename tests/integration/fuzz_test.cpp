@@ -154,6 +154,14 @@ TEST_F(FuzzCommand, RowsInSharedMemoryEndWithTheirJudgement) {
   for (const fs::path& segment : of_a_run) fs::remove(segment);
 }
 
+TEST_F(FuzzCommand, FindsAnObserverThatChangesWhatItSees) {
+  write_file(scratch_ / "run.toml",
+             replaced(Scratch::kRun, "[run]", "plugins.paths = [\"" TENON_NOSY "\"]\n[run]"));
+  const Found found = fuzz({"--count", "12", "--failures", "1", "--shrink", "0"});
+  ASSERT_TRUE(found.report.is_object()) << found.err;
+  EXPECT_EQ(found.identity(), "observers") << found.report.dump(1);
+}
+
 TEST_F(FuzzCommand, WrongInputIsRefused) {
   write_run("none");
   const struct {
