@@ -134,7 +134,9 @@ TEST_F(HalfTier, T9_DrawsDependOnSeedTableRowAndValuesAlone) {
   write(*alone, ids, values);
   const auto expected = bits(*alone, ids);
 
-  // Another order, several threads, other rows before, another shard.
+  // Another order, several threads, other rows before, another shard, values elsewhere in memory.
+  std::vector<float> elsewhere(1);
+  elsewhere.insert(elsewhere.end(), values.begin(), values.end());
   const auto threaded = tier_->allocate(spec());
   write(*threaded, ids, std::vector<float>(kRows * kWide, 5.f));
   std::vector<std::thread> threads;
@@ -142,7 +144,7 @@ TEST_F(HalfTier, T9_DrawsDependOnSeedTableRowAndValuesAlone) {
     threads.emplace_back([&, t] {
       for (std::size_t i = kRows; i-- > 0;) {
         if (i % 4 != t) continue;
-        threaded->write({&ids[i], 1}, reinterpret_cast<const std::byte*>(values.data() + i * kWide));
+        threaded->write({&ids[i], 1}, reinterpret_cast<const std::byte*>(&elsewhere[1 + i * kWide]));
       }
     });
   }
