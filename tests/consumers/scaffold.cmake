@@ -175,6 +175,19 @@ if(KIND STREQUAL optimizer)
   execute_process(COMMAND ${program} conformance ${build}/${name}.so --filter run.repeats RESULT_VARIABLE status
     OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 3 OR NOT output MATCHES "the same run twice on 1 rank gives other bits")
-    message(FATAL_ERROR "rand() in every step was not caught, status ${status}:\n${output}")
+    message(FATAL_ERROR "rand() in every step was not caught by tenon conformance, status ${status}:\n${output}")
+  endif()
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env TENON_PLUGIN_PATH=${build} ${program} fuzz --base ${project}/run.toml --count 30
+      --failures 1 --shrink 0 --out ${WORK}/fuzz
+    RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  file(GLOB cases ${WORK}/fuzz/*/case.toml)
+  set(found)
+  foreach(case IN LISTS cases)
+    file(READ ${case} text)
+    string(APPEND found "${text}")
+  endforeach()
+  if(NOT status EQUAL 1 OR NOT found MATCHES "expected (weights|state)_hash" OR NOT found MATCHES "type = \"${name}\""
+     OR NOT found MATCHES "hidden = \\[32\\]")
+    message(FATAL_ERROR "rand() in every step was not caught by tenon fuzz in the run of run.toml, status ${status}:\n${output}\n${found}")
   endif()
 endif()
