@@ -501,7 +501,10 @@ Judge::Answer Judge::started_again(bool twice, bool by_signal) {
           fmt::format("the run does not end within {} s ({})", kChildLimit.count() / 1000, told), commands);
     const int status = child.status();
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    if (!killed && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+    // A signal that comes after the end of the run is the system's to answer.
+    const bool late = by_signal && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM &&
+                      read_ending(name).result.status == "completed";
+    if (!killed && !late && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
       return Answer::failed(fmt::format("the run {} ({}).{}", base::describe_exit(status), told,
                                         base::last_words(read_text(path("words")))),
                             commands);
