@@ -47,7 +47,7 @@ inline constexpr OptionSpec kRest =
         .at_least(1e-6)
         .in_unit("s")
         .doc_text("shadow: pause from the end of an exchange to the next, on the run's clock");
-/// Of 'piece', in bytes. Smaller pieces would take longer to start than to send.
+/// The least 'piece' in bytes; a smaller one takes longer to start than to send.
 inline constexpr std::int64_t kLeastPiece = 256;
 inline constexpr OptionSpec kPiece =
     option::integer("piece", "0")
