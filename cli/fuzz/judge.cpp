@@ -569,6 +569,11 @@ Judge::Answer Judge::over(const std::string& transport) {
   if (transport != "socket" &&
       std::system(fmt::format("command -v mpirun.{} >/dev/null 2>&1", transport).c_str()) != 0)
     return Answer::left_out("there is no mpirun." + transport);
+  // Refused there; mpirun may kill the other ranks before they say so, and then ends with their status.
+  const Value* const table = request_.root.find("transport");
+  for (const char* const emulated : {"clock", "link"})
+    if (transport != "socket" && table != nullptr && table->find(emulated) != nullptr)
+      return Answer::left_out(fmt::format("[transport.{}] is of threads", emulated));
   const Ending ending = launch(transport, transport, false);
   if (!ending.lost.empty()) return Answer::left_out(ending.lost);
   Answer answer = compare(ending, "processes over " + transport, nullptr);
