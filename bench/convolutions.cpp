@@ -11,6 +11,10 @@
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/parallel.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <memory>

@@ -5,8 +5,12 @@
 
 #include <tenon/kernels/reference/convolution.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace tenon::kernels::convolution_test {
 namespace {
