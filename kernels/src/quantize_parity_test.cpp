@@ -57,9 +57,11 @@ std::string text(const Format& f) {
 }
 
 /// Kinds of data: many binades; quarters up to 8, so that scaled elements are ties; all values of a float
-/// except infinity and NaN; and the first again with one element that is not finite.
-enum class Data { kWide, kTies, kSpecial, kInfinite, kNan };
-constexpr Data kData[] = {Data::kWide, Data::kTies, Data::kSpecial, Data::kInfinite, Data::kNan};
+/// except infinity and NaN; zeros and ones of both signs, whose rotated sums are often zeros of either sign;
+/// and the first again with one element that is not finite.
+enum class Data { kWide, kTies, kSpecial, kCancelling, kInfinite, kNan };
+constexpr Data kData[] = {Data::kWide,       Data::kTies,     Data::kSpecial,
+                          Data::kCancelling, Data::kInfinite, Data::kNan};
 
 template <class S>
 std::vector<S> numbers(std::size_t n, Data data, unsigned seed) {
@@ -75,6 +77,7 @@ std::vector<S> numbers(std::size_t n, Data data, unsigned seed) {
     if (data == Data::kTies) x = i % 16 == 3 ? 6.0f : static_cast<float>(draw - 32) / 4;
     if (data == Data::kSpecial && draw < 32) x = kSpecial[generator() % std::size(kSpecial)];
     if (data == Data::kTies && std::abs(x) > 6) x = 0.25f;
+    if (data == Data::kCancelling) x = (draw % 2 == 0 ? 0.0f : 1.0f) * (draw % 4 < 2 ? 1.0f : -1.0f);
     values[i] = reference::put<S>(x);
   }
   if (data == Data::kInfinite) values[n - 1] = reference::put<S>(-HUGE_VALF);

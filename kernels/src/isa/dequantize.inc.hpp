@@ -47,11 +47,9 @@ bool dequantize_fast(const QuantizeArgs<S>& a) {
   const bool exact = a.scaling != Scaling::kPower;
   I beyond = {};
   std::int64_t first = 0;
-#if TENON_SIMD_BYTES == 64
   first = decoded_columns(a.columns, a.element, a.scaling, a.block_columns, a.packed);
   if (first > 0)
     decode_in_pairs(a, first, [&](I bits) TENON_BODY { return decode_lanes<Element::kE4M3>(bits, beyond); });
-#endif
   for (std::int64_t row = 0; row < a.rows; ++row)
     for (std::int64_t column = first; column < a.columns; column += kSpan) {
       const std::int64_t columns = smaller(kSpan, a.columns - column);

@@ -97,7 +97,7 @@ struct SpanDraws {
   TENON_INLINE void fill(const Stream& stream, std::int64_t group, std::int64_t line) {
     for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part) {
       Words drawn;
-      draw_words(stream, group, 1, line, 0, part, drawn);
+      draw_along(stream, group, line, part, drawn);
       store_by_lane(drawn, words + 2 * part, 2 * kDrawParts<kDraw>);
     }
   }
@@ -118,11 +118,11 @@ struct SpanDraws {
 template <class S, Element kElement, Draw kDraw>
 TENON_INLINE void quantize_span(const QuantizeArgs<S>& a, std::int64_t row, std::int64_t column,
                                 std::int64_t count, const float* encode, const float* decode, bool exact,
-                                std::int64_t vectors) {
+                                std::int64_t vectors, const Stream& stream) {
   alignas(64) std::uint8_t codes[kSpan];
   alignas(64) Bf16 unwanted[kSpan];
   SpanDraws<kDraw> draws;
-  draws.fill(stream_of(a), (a.origin_column + column) / kLanes, a.origin_row + row);
+  draws.fill(stream, (a.origin_column + column) / kLanes, a.origin_row + row);
   const S* x = a.x + row * a.stride + column;
   Bf16* values = a.values == nullptr ? unwanted : a.values + row * a.values_stride + column;
   const Narrowing narrowing(exact);
@@ -170,6 +170,7 @@ bool quantize_along(const QuantizeArgs<S>& a) {
   const std::int64_t block_columns = whole ? kSpan : a.block_columns;
   // Large blocks are processed alone, so that their elements are still in the cache when they are rounded.
   const std::int64_t batch = block_rows * block_columns <= 128 ? kLanes : 1;
+  const Stream stream = stream_of<kDraw>(a);
   I met = {};
   for (std::int64_t row = 0; row < a.rows; row += block_rows) {
     const std::int64_t rows = smaller(block_rows, a.rows - row);
@@ -202,7 +203,7 @@ bool quantize_along(const QuantizeArgs<S>& a) {
         for (std::int64_t j = 0; j < columns; j += kSpan) {
           const std::int64_t b = j / block_columns;
           quantize_span<S, kElement, kDraw>(a, r, column + j, smaller(kSpan, columns - j), encode + b,
-                                            decode + b, scales.exact, block_columns / kLanes);
+                                            decode + b, scales.exact, block_columns / kLanes, stream);
         }
     }
   }
@@ -220,7 +221,7 @@ struct DownDraws {
 
   TENON_INLINE void fill(const Stream& stream, std::int64_t group, std::int64_t line) {
     for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part)
-      draw_words(stream, group, 0, line, 1, part, parts[part]);
+      draw_down<1>(stream, group, line, part, parts[part]);
   }
   TENON_INLINE I row(int e) const {
     if constexpr (kDraw == Draw::kNone)
@@ -235,16 +236,15 @@ struct DownDraws {
 /// Blocks of one column; false if something is not finite.
 template <class S, Element kElement, Draw kDraw, bool kRotate>
 bool quantize_down(const QuantizeArgs<S>& a) {
+  const Stream stream = stream_of<kDraw>(a);
   I met = {};
   for (std::int64_t row = 0; row < a.rows; row += a.block_rows) {
     const std::int64_t rows = smaller(a.block_rows, a.rows - row);
     std::int64_t column = 0;
-#if TENON_SIMD_BYTES == 64
     if constexpr (kRotate && sizeof(S) == sizeof(Bf16) && kDraw != Draw::k24) {
       if (rows == kLanes) column = tiled_columns(a);
-      if (!quantize_tiles<kDraw>(a, row, column, met)) return false;
+      if (!quantize_tiles<kDraw>(a, stream, row, column, met)) return false;
     }
-#endif
     for (; column < a.columns; column += kLanes) {
       const std::int64_t columns = smaller(kLanes, a.columns - column);
       const S* x = a.x + row * a.stride + column;
@@ -265,7 +265,7 @@ bool quantize_down(const QuantizeArgs<S>& a) {
       const Narrowing narrowing(scales.exact);
       DownDraws<kDraw> draws;
       for (std::int64_t first = 0; first < written; first += kLanes) {
-        draws.fill(stream_of(a), (a.origin_row + row + first) / kLanes, a.origin_column + column);
+        draws.fill(stream, (a.origin_row + row + first) / kLanes, a.origin_column + column);
         const std::int64_t count = smaller(kLanes, written - first);
         const auto element = [&](int e) TENON_BODY {
           if constexpr (kRotate)
@@ -332,10 +332,8 @@ TENON_INLINE Way way_of(const QuantizeArgs<S>& a) {
 
 template <class S, Element kElement, Draw kDraw>
 bool quantize_fast(const QuantizeArgs<S>& a, Way way) {
-#if TENON_SIMD_BYTES == 64
   if constexpr (sizeof(S) == sizeof(Bf16) && kElement == Element::kE2M1 && kDraw != Draw::k24)
     if (way == Way::kAlong && in_pairs_along(a)) return quantize_pairs_along<kDraw>(a);
-#endif
   if (way == Way::kAlong) return quantize_along<S, kElement, kDraw>(a);
   if constexpr (kElement == Element::kE2M1)
     if (a.rotate) return quantize_down<S, kElement, kDraw, true>(a);
@@ -397,11 +395,9 @@ std::uint32_t amax_rotated(const S* x, std::int64_t rows, std::int64_t columns, 
   I largest = {};
   for (std::int64_t row = 0; row < rows; row += kLanes) {
     std::int64_t column = 0;
-#if TENON_SIMD_BYTES == 64
     if constexpr (sizeof(S) == sizeof(Bf16))
       for (; rows - row >= kLanes && columns - column >= kPairColumns; column += kPairColumns)
         largest = max_magnitude(largest, largest_of_tile(x + row * stride + column, stride));
-#endif
     for (; column < columns; column += kLanes) {
       F v[kLanes];
       rotate_down(x + row * stride + column, smaller(kLanes, rows - row), smaller(kLanes, columns - column),
@@ -410,8 +406,8 @@ std::uint32_t amax_rotated(const S* x, std::int64_t rows, std::int64_t columns, 
     }
   }
   const std::int32_t bits = largest_lane(largest);
-  // The reference decides which NaN a sum of two has.
-  if (bits > kExponentBits) return plain::amax_rotated(x, rows, columns, stride, along_rows);
+  // The reference decides which NaN a sum of two has, and whether it is one.
+  if (bits >= kExponentBits) return plain::amax_rotated(x, rows, columns, stride, along_rows);
   return static_cast<std::uint32_t>(bits);
 }
 

@@ -1,95 +1,109 @@
-// NVFP4 of bfloat16 for registers of 64 bytes (quantize_pairs.inc.hpp), down columns: tiles of 16 rows and 32
-// columns, rotated and rounded one half of the columns after the other, and codes back to values.
+// NVFP4 of bfloat16 in pairs of columns (quantize_pairs.inc.hpp), down columns: tiles of 16 rows and 32
+// columns, rotated and rounded, and codes back to values.
 #pragma once
 
 #include "isa/quantize_pairs.inc.hpp"
 #include "isa/rotate.inc.hpp"
 
-#if TENON_SIMD_BYTES == 64
 namespace tenon::kernels {
 namespace {
 
-/// Sums of every second column, even or odd ones, of a tile.
-template <int kOdd>
-TENON_INLINE void sum_half(const Bf16* x, std::int64_t stride, F (&v)[kLanes]) {
+/// Registers of 16 rows. They are read once: where rows lie a multiple of a page apart, they share so few
+/// lines of the nearest cache that the first are gone when the last is read.
+TENON_INLINE void load_rows(const Bf16* x, std::int64_t stride, IntPart (&words)[kLanes]) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    const I words = load_words(x + i * stride);
-    v[i] = kOdd != 0 ? odd_columns(words) : even_columns(words);
-  }
-  sum_rows(v);
+  for (int i = 0; i < kLanes; ++i) words[i] = load_words(x + i * stride);
+}
+TENON_INLINE void columns_of(const IntPart (&words)[kLanes], int odd, Part (&v)[kLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) v[i] = odd != 0 ? odd_columns(words[i]) : even_columns(words[i]);
 }
 
-/// Lower halves of 16 lanes.
-TENON_INLINE I low_halves(const Wide& words) {
-  alignas(64) static constexpr std::int32_t kEven[kLanes] = {0,  2,  4,  6,  8,  10, 12, 14,
-                                                             16, 18, 20, 22, 24, 26, 28, 30};
-  __m512i order;
-  __builtin_memcpy(&order, kEven, sizeof order);
-  return {{(IntPart)_mm512_maskz_permutex2var_epi32(__mmask16{0xffff}, (__m512i)words.v[0], order,
-                                                    (__m512i)words.v[1])}};
-}
-
-/// Results of even columns, kept for the odd half of a tile: upper halves of values, codes and scales.
-struct EvenColumns {
-  I values[kLanes], codes[kLanes], scales;
+/// Rotated values of a tile that are still sums, and what rounds them: of even and of odd columns.
+struct Tile {
+  Part sums[kParts][kLanes][2];
+  BlockScales scales[2];
+  I draws[2][4];
 };
 
-template <int kOdd, Draw kDraw, bool kValues, bool kCodes>
-TENON_INLINE bool quantize_half(const QuantizeArgs<Bf16>& a, std::int64_t row, std::int64_t column,
-                                EvenColumns& even, I& met) {
-  F sums[kLanes];
-  sum_half<kOdd>(a.x + row * a.stride + column, a.stride, sums);
-  const I amax = largest_rotated(sums);
-  met = max_magnitude(met, amax);
-  if (_mm512_cmpge_epi32_mask((__m512i)amax.v[0], (__m512i)splat_int(kExponentBits).v[0]) != 0) return false;
-  const BlockScales scales = two_level_scales(amax, a.tensor);
-  if constexpr (kOdd == 0)
-    even.scales = scales.bits;
-  else if (a.scales != nullptr)
-    store_low_words(a.scales + row / kLanes * a.scales_stride + column,
-                    even.scales | shift_left(scales.bits, 8));
-  I draws[4];
-  if constexpr (kDraw != Draw::kNone) {
-    Words drawn;
-    draw_words(stream_of(a), (a.origin_row + row) / kLanes, 0, a.origin_column + column + kOdd, 2, 0, drawn);
-    for (int w = 0; w < 4; ++w) draws[w] = low_halves(drawn.w[w]);
-  }
-  const I sign_bit = splat_int(INT32_MIN);
-#pragma GCC unroll 16
-  for (int e = 0; e < kLanes; ++e) {
-    const F x = rotated_value(sums[e]);
-    I draw = {};
-    if constexpr (kDraw != Draw::kNone)
-      draw = shift_right_logical(draws[e / 4], 8 * (e % 4)) & splat_int(0xff);
-    const OnMesh rounded =
-        on_grid<kDraw>(min(abs(x) * scales.encode, splat(Grid<Element::kE2M1>::kLargest)), draw);
-    if constexpr (kValues) {
-      const I value = or_masked(bits_of(rounded.value * scales.decode), bits_of(x), sign_bit);
-      if constexpr (kOdd == 0)
-        even.values[e] = shift_right_logical(value, 16);
-      else
-        store_words(a.values + (row + e) * a.values_stride + column, even.values[e] | value);
-    }
-    if constexpr (kCodes) {
-      const I code =
-          merge_bits(splat_int(7), rounded.code, shift_right_logical(bits_of(x), 28)) & splat_int(15);
-      if constexpr (kOdd == 0)
-        even.codes[e] = code;
-      else
-        store_low_bytes(a.codes + (row + e) * a.codes_stride + column / 2,
-                        even.codes[e] | shift_left(code, 4));
+/// Rounds one register of columns of a tile.
+template <Draw kDraw, bool kValues, bool kCodes>
+TENON_INLINE void quantize_tile_part(const QuantizeArgs<Bf16>& a, const Tile& tile, std::int64_t row,
+                                     std::int64_t column, int p) {
+  const IntPart sign_bit = splat_part(INT32_MIN);
+  const Part encode[] = {tile.scales[0].encode.v[p], tile.scales[1].encode.v[p]};
+  const Part decode[] = {tile.scales[0].decode.v[p], tile.scales[1].decode.v[p]};
+#pragma GCC unroll 1
+  for (int word = 0; word < 4; ++word) {
+#pragma GCC unroll 4
+    for (int byte = 0; byte < 4; ++byte) {
+      const int e = 4 * word + byte;
+      IntPart value[2], code[2];
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        const auto x = (IntPart)rotated_value(tile.sums[p][e][odd]);
+        IntPart draw = {};
+        if constexpr (kDraw != Draw::kNone)
+          draw = right_logical(tile.draws[odd][word].v[p], 8 * byte) & splat_part(0xff);
+        const Part scaled = (Part)(x & ~sign_bit) * encode[odd];
+        const OnMesh rounded =
+            on_grid<kDraw>(at_most(scaled, splat_part(Grid<Element::kE2M1>::kLargest)), draw);
+        if constexpr (kValues) value[odd] = or_masked((IntPart)(rounded.value * decode[odd]), x, sign_bit);
+        if constexpr (kCodes)
+          code[odd] = merge_bits(splat_part(7), rounded.code, right_logical(x, 28)) & splat_part(15);
+      }
+      if constexpr (kValues)
+        store_words(a.values + (row + e) * a.values_stride + column, value[1] | right_logical(value[0], 16));
+      if constexpr (kCodes)
+        store_low_bytes(a.codes + (row + e) * a.codes_stride + column / 2, code[0] | left(code[1], 4));
     }
   }
-  return true;
 }
 
 /// A tile of whole blocks, or false where something is not finite.
 template <Draw kDraw, bool kValues, bool kCodes>
-TENON_INLINE bool quantize_tile(const QuantizeArgs<Bf16>& a, std::int64_t row, std::int64_t column, I& met) {
-  alignas(64) EvenColumns even;
-  return quantize_half<0, kDraw, kValues, kCodes>(a, row, column, even, met) &&
-         quantize_half<1, kDraw, kValues, kCodes>(a, row, column, even, met);
+TENON_INLINE bool quantize_tile(const QuantizeArgs<Bf16>& a, const Stream& stream, std::int64_t row,
+                                std::int64_t column, I& met) {
+  const Bf16* x = a.x + row * a.stride + column;
+  alignas(64) Tile tile;
+  I amax[2];
+#pragma GCC unroll 1
+  for (int p = 0; p < kParts; ++p) {
+    IntPart words[kLanes];
+    load_rows(x + p * kPartColumns, a.stride, words);
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {
+      Part v[kLanes];
+      columns_of(words, odd, v);
+      sum_rows(v);
+      IntPart most = {};
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) {
+        tile.sums[p][i][odd] = v[i];
+        most = larger_bits(most, (IntPart)v[i] & splat_part(0x7fffffff));
+      }
+      amax[odd].v[p] = most;
+    }
+  }
+  for (int odd = 0; odd < 2; ++odd) amax[odd] = magnitude_of_sum(amax[odd]);
+  const I largest = max_magnitude(amax[0], amax[1]);
+  met = max_magnitude(met, largest);
+  if (any_beyond(largest, kExponentBits - 1)) return false;
+  for (int odd = 0; odd < 2; ++odd) {
+    tile.scales[odd] = two_level_scales(amax[odd], a.tensor);
+    if constexpr (kDraw != Draw::kNone) {
+      Words drawn;
+      draw_down<2>(stream, (a.origin_row + row) / kLanes, a.origin_column + column + odd, 0, drawn);
+      for (int word = 0; word < 4; ++word) tile.draws[odd][word] = low_halves(drawn.w[word]);
+    }
+  }
+  for (int p = 0; p < kParts; ++p) {
+    if (a.scales != nullptr)
+      store_low_words(a.scales + row / kLanes * a.scales_stride + column + p * kPartColumns,
+                      tile.scales[0].bits.v[p] | left(tile.scales[1].bits.v[p], 8));
+    quantize_tile_part<kDraw, kValues, kCodes>(a, tile, row, column + p * kPartColumns, p);
+  }
+  return true;
 }
 
 /// Number of leading columns of a band, whose blocks are rotated down, that form whole tiles.
@@ -101,35 +115,39 @@ TENON_INLINE std::int64_t tiled_columns(const QuantizeArgs<Bf16>& a) {
 }
 /// Those columns of the 16 rows from `row` on.
 template <Draw kDraw>
-bool quantize_tiles(const QuantizeArgs<Bf16>& a, std::int64_t row, std::int64_t columns, I& met) {
+bool quantize_tiles(const QuantizeArgs<Bf16>& a, const Stream& stream, std::int64_t row, std::int64_t columns,
+                    I& met) {
   for (std::int64_t column = 0; column < columns; column += kPairColumns) {
-    const bool done = a.codes == nullptr    ? quantize_tile<kDraw, true, false>(a, row, column, met)
-                      : a.values == nullptr ? quantize_tile<kDraw, false, true>(a, row, column, met)
-                                            : quantize_tile<kDraw, true, true>(a, row, column, met);
+    const bool done = a.codes == nullptr    ? quantize_tile<kDraw, true, false>(a, stream, row, column, met)
+                      : a.values == nullptr ? quantize_tile<kDraw, false, true>(a, stream, row, column, met)
+                                            : quantize_tile<kDraw, true, true>(a, stream, row, column, met);
     if (!done) return false;
   }
   return true;
 }
 
-/// Largest magnitudes of 16 rows and 32 columns.
+/// Largest magnitudes of 16 rows and 32 columns. Of the last sums and differences only the larger are formed.
 TENON_INLINE I largest_of_tile(const Bf16* x, std::int64_t stride) {
-  F v[kLanes];
-  sum_half<0>(x, stride, v);
-  const I even = largest_rotated(v);
-  sum_half<1>(x, stride, v);
-  return max_magnitude(even, largest_rotated(v));
+  I largest = {};
+#pragma GCC unroll 1
+  for (int p = 0; p < kParts; ++p) {
+    IntPart words[kLanes];
+    load_rows(x + p * kPartColumns, stride, words);
+    Part v[kLanes];
+    columns_of(words, 0, v);
+    const IntPart even = largest_sum(v);
+    columns_of(words, 1, v);
+    largest.v[p] = larger_bits(even, largest_sum(v));
+  }
+  return magnitude_of_sum(largest);
 }
 
-/// E2M1 by code.
-alignas(64) constexpr float kE2M1Values[kLanes] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-
-/// 32 columns from 16 bytes.
-TENON_INLINE void decode_pairs(const std::uint8_t* codes, F table, F even_scale, F odd_scale, Bf16* values) {
-  const I bytes = lanes_of_bytes(codes);
-  const F even = look_up(table, bytes) * even_scale,
-          odd = look_up(table, shift_right_logical(bytes, 4)) * odd_scale;
-  store_words(values, bits_of(odd) | shift_right_logical(bits_of(even), 16));
+/// A register of columns from as many bytes as there are lanes.
+TENON_INLINE void decode_pairs(const std::uint8_t* codes, Part even_scale, Part odd_scale, Bf16* values) {
+  const IntPart bytes = part_of_bytes(codes);
+  const Part even = decode_e2m1(bytes) * even_scale;
+  const Part odd = decode_e2m1(right_logical(bytes, 4)) * odd_scale;
+  store_words(values, (IntPart)odd | right_logical((IntPart)even, 16));
 }
 
 /// Number of columns that decode_in_pairs handles.
@@ -142,14 +160,14 @@ TENON_INLINE std::int64_t decoded_columns(std::int64_t columns, Element element,
 /// The first `columns` of packed codes; `decode` converts the bits of scales to numbers.
 template <class S, class Decode>
 TENON_INLINE void decode_in_pairs(const QuantizeArgs<S>& a, std::int64_t columns, Decode decode) {
-  const F table = load(kE2M1Values);
   for (std::int64_t first = 0; first < a.rows; first += a.block_rows) {
     const std::int64_t end = first + a.block_rows < a.rows ? first + a.block_rows : a.rows;
     const std::uint8_t* scales = a.scales + first / a.block_rows * a.scales_stride;
     for (std::int64_t column = 0; column < columns; column += kPairColumns) {
       F even, odd;
       if (a.block_columns == 1) {
-        const I bytes = lanes_of_words(scales + column);
+        I bytes;
+        for (int p = 0; p < kParts; ++p) bytes.v[p] = part_of_words(scales + column + p * kPartColumns);
         even = decode(bytes & splat_int(0xff));
         odd = decode(shift_right_logical(bytes, 8));
       } else {
@@ -157,12 +175,14 @@ TENON_INLINE void decode_in_pairs(const QuantizeArgs<S>& a, std::int64_t columns
         even = odd = decode(select(first_lanes(kLanes / 2), splat_int(of_two[0]), splat_int(of_two[1])));
       }
       for (std::int64_t row = first; row < end; ++row)
-        decode_pairs(a.codes + row * a.codes_stride + column / 2, table, even, odd,
-                     a.values + row * a.values_stride + column);
+        for (int p = 0; p < kParts; ++p) {
+          const std::int64_t at = column + p * kPartColumns;
+          decode_pairs(a.codes + row * a.codes_stride + at / 2, even.v[p], odd.v[p],
+                       a.values + row * a.values_stride + at);
+        }
     }
   }
 }
 
 }  // namespace
 }  // namespace tenon::kernels
-#endif

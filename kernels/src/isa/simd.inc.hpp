@@ -177,8 +177,10 @@ TENON_INLINE void store_part(float* p, Part a) {
 TENON_INLINE F load(const float* p) {
   return each<F>([&](int i) { return load_part(p + i * kPartLanes); });
 }
+/// Register by register: a copy of all of it goes through memory.
 TENON_INLINE void store(float* p, F a) {
-  __builtin_memcpy(p, &a, sizeof a);
+#pragma GCC unroll 4
+  for (int i = 0; i < kParts; ++i) store_part(p + i * kPartLanes, a.v[i]);
 }
 
 /// The first n (1 .. 16) elements, followed by zeros; nothing else is touched.
