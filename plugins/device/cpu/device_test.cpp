@@ -56,7 +56,7 @@ TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
   }
 }
 
-// Ratios that were measured far from 1 (docs/performance.md); plans at about 1 may change sides.
+// Ratios that were measured far from 1 (bench/README.md); plans at about 1 may change sides.
 TEST(CpuDevice, ComputesConvolutionsByTheFasterSide) {
   const auto spec = [](std::int64_t batch, std::int64_t channels, std::int64_t features, std::int64_t side,
                        std::int64_t kernel, std::int64_t padding) {
