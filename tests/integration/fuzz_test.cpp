@@ -82,7 +82,7 @@ TEST_F(FuzzCommand, FindsPlantedBugsByTheIdentityThatTheyBreak) {
 TEST_F(FuzzCommand, ShrinksAndKeepsACaseThatReplayFindsAgain) {
   write_run("weights");
   const Found found =
-      fuzz({"--count", "50", "--failures", "1", "--jobs", "1", "--out", "first", "--shrink", "100"});
+      fuzz({"--count", "3", "--failures", "1", "--jobs", "1", "--out", "first", "--shrink", "100"});
   ASSERT_EQ(found.status, 1) << found.err;
   EXPECT_EQ(found.report.at("compositions"), 1);
   const std::string text = read_file(found.folder(scratch_) / "case.toml");
