@@ -60,7 +60,7 @@ TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
 TEST(CpuDevice, ComputesConvolutionsByTheFasterSide) {
   const auto spec = [](std::int64_t batch, std::int64_t channels, std::int64_t features, std::int64_t side,
                        std::int64_t kernel, std::int64_t padding) {
-    ConvolutionSpec of{.batch = batch, .channels = channels, .features = features};
+    ConvolutionSpec of{.window = {}, .batch = batch, .channels = channels, .features = features};
     for (int d = 0; d < 2; ++d) {
       of.window.extent[d] = side, of.window.kernel[d] = kernel;
       of.window.pad_low[d] = of.window.pad_high[d] = padding;
