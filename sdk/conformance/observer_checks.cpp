@@ -60,6 +60,7 @@ void writes_in_its_folder(Subject& subject) {
   subject.registry();  // plugin paths are resolved before the working folder changes
   ::setenv("HOME", (room / "home").c_str(), 1);
   ::setenv("TMPDIR", (room / "tmp").c_str(), 1);
+  ::setenv("XDG_CACHE_HOME", (subject.scratch() / "cache").c_str(), 1);  // runs keep digests there
   fs::current_path(room / "work");
   const std::set<std::string> before = files_below(room);
   subject.train_well({.ranks = 2}, "a run");
