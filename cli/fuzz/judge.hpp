@@ -74,7 +74,6 @@ class Judge {
   std::string path(const std::string& name) const { return request_.folder + "/" + name; }
   Answer compare(const Ending& found, std::string_view what, const Value* other) const;
   Answer varied(const Value& root, const std::string& name, std::string_view what);
-  Answer refused_alike(const std::string& refusal, int status);
   Answer started_again(bool twice, bool by_signal);
   Answer over(const std::string& transport);
   bool follows_clock() const;

@@ -62,7 +62,7 @@ class Space {
   std::vector<Base> bases_;
 };
 
-/// Names "KIND.ID" of all components of a run, inner ones included. Types that nobody offers are left out.
+/// Names "KIND.ID" of all components of a run, inner ones included. Types that no plugin offers are left out.
 std::set<std::string> components_of(const Value& root, const ComponentCatalog& catalog);
 
 }  // namespace tenon::fuzz

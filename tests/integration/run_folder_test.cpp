@@ -85,7 +85,7 @@ TEST(ReplacedPlugins, AreRefusedWithBothDigestsUnlessAccepted) {
   EXPECT_EQ(scratch.train({"--accept-plugins"}).status, 2);
 }
 
-// A run believes the cache of digests, so that it can record a digest that nobody computed; --verify finds
+// A run believes the cache of digests, so that it can record a digest that no run computed; --verify finds
 // it.
 TEST(KeptDigests, AreBelievedUnlessVerified) {
   const Scratch scratch;

@@ -97,7 +97,7 @@ std::string line_of(const KeptDigest& kept) {
                      file.changed_ns, kept.sha256);
 }
 
-/// The whole of a regular file of this user that nobody else may write; none otherwise.
+/// The whole of a regular file that this user alone may write; none otherwise.
 std::optional<std::string> read_own_file(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status {};

@@ -142,7 +142,7 @@ TEST(CpuDevice, TouchesNoPageOfALargeBlock) {
   bench.device->release(again, kBytes);
 }
 
-// Of the memory that is free now, a block that nobody has touched leaves nothing to the next.
+// An untouched block takes from the memory that is free for the next.
 TEST(CpuDevice, CountsMemoryThatBlocksWillTake) {
   Bench bench("cpu", "auto", 1);
   const auto largest = [&] {

@@ -98,7 +98,7 @@ class LazyBlocks {
     const std::lock_guard lock(mutex_);
     return bytes_;
   }
-  /// Bytes of pages that nobody has touched: the kernel still counts them as free.
+  /// Bytes of untouched pages: the kernel still counts them as free.
   std::int64_t untouched() {
     const std::lock_guard lock(mutex_);
     const std::size_t page = page_bytes();
