@@ -29,10 +29,9 @@ class Plain : public Precision, protected ComponentIdentities {
   DType activations_, parameters_;
 };
 
-/// Both round. The bound is of a tensor's largest weight, and that of a bias is its first update: a unit of a
-/// small network at the kink of its activation takes the other side, and moves it by some hundredths. From
-/// the second step on weights differ, and more units do.
-constexpr double kFloatLoss = 5e-2;
+/// Both round: sums of products of some thousand terms lose up to 1e-5 of a weight in float32. From the
+/// second step on weights differ, and more units at the kinks of their activations take the other side.
+constexpr double kFloatLoss = 1e-3;
 constexpr const char* kOneStep =
     "run.steps = 1\noptimizer.type = 'sgd'\noptimizer.lr = 0.01\nsync = {type = 'ddp', communication = "
     "'gradient'}";
