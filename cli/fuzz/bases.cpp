@@ -15,29 +15,49 @@ namespace {
 
 constexpr const char* kSums = "sums.jsonl";
 
-struct Text {
-  const char* name;
-  bool has_rows;
-  const char* toml;
-};
-
-constexpr Text kBases[] = {
-    {"gpt_neo", false, R"(
+/// Data of several bases; that of MNIST goes on with a batch.
+constexpr const char* kText = R"(
 [data]
 type = "text"
 context = 16
 batch = 2
+)";
+constexpr const char* kMnist = R"(
+[data]
+type = "mnist"
+scale = "standard"
+)";
+constexpr const char* kAdult = R"(
+[data]
+type = "adult"
+buckets = 8
+batch = 16
+)";
+constexpr const char* kDarcy = R"(
+[data]
+type = "npy"
+inputs = ["x=data/darcy/darcy_train_16_x.npy"]
+targets = ["y=data/darcy/darcy_train_16_y.npy"]
+types = ["x=f32"]
+shapes = ["x=1x16x16", "y=1x16x16"]
+batch = 2
+)";
+
+struct Text {
+  const char* name;
+  bool has_rows;
+  const char *data, *rest;  ///< TOML
+};
+
+constexpr Text kBases[] = {
+    {"gpt_neo", false, kText, R"(
 [model]
 type = "gpt_neo"
 layers = 2
 width = 12
 heads = 3
 )"},
-    {"decoder", false, R"(
-[data]
-type = "text"
-context = 16
-batch = 2
+    {"decoder", false, kText, R"(
 [model]
 type = "decoder"
 pattern = "*-"
@@ -46,11 +66,7 @@ heads = 5
 kv_heads = 1
 hidden = 24
 )"},
-    {"hybrid", false, R"(
-[data]
-type = "text"
-context = 16
-batch = 2
+    {"hybrid", false, kText, R"(
 [model]
 type = "decoder"
 pattern = "M*-"
@@ -65,7 +81,7 @@ mamba_head_width = 5
 mamba_state = 7
 mamba_chunk = 6
 )"},
-    {"gpt_edited", false, R"(
+    {"gpt_edited", false, "", R"(
 [data]
 type = "mixture"
 sources = ["plays=data/text/tinyshakespeare.txt", "again=data/text/tinyshakespeare.txt"]
@@ -86,11 +102,8 @@ name = "{}_drop"
 type = "dropout"
 p = 0.1
 )"},
-    {"layers", false, R"(
-[data]
-type = "mnist"
+    {"layers", false, kMnist, R"(
 batch = 4
-scale = "standard"
 [model]
 type = "mlp"
 [[model.layer]]
@@ -118,7 +131,7 @@ name = "loss"
 type = "softmax_cross_entropy"
 inputs = ["head", "label"]
 )"},
-    {"conversations", false, R"(
+    {"conversations", false, "", R"(
 [data]
 type = "conversations"
 path = "{sums}"
@@ -135,7 +148,7 @@ layers = 1
 width = 12
 heads = 3
 )"},
-    {"rollouts", false, R"(
+    {"rollouts", false, "", R"(
 [data]
 type = "rollouts"
 path = "{sums}"
@@ -162,43 +175,30 @@ heads = 3
 scale_logits = true
 objective = "policy"
 )"},
-    {"mlp", false, R"(
-[data]
-type = "mnist"
+    {"mlp", false, kMnist, R"(
 batch = 8
-scale = "standard"
 [model]
 type = "mlp"
 hidden = [17]
 )"},
-    {"lenet5", false, R"(
-[data]
-type = "mnist"
+    {"lenet5", false, kMnist, R"(
 batch = 4
-scale = "standard"
 [model]
 type = "lenet5"
 )"},
-    {"resnet", false, R"(
-[data]
-type = "mnist"
+    {"resnet", false, kMnist, R"(
 batch = 2
-scale = "standard"
 [model]
 type = "resnet"
 width = 4
 )"},
-    {"dlrm_adult", true, R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 16
+    {"dlrm_adult", true, kAdult, R"(
 [model]
 type = "dlrm"
 bottom = [8, 5]
 top = [7, 1]
 )"},
-    {"dlrm_synthetic", true, R"(
+    {"dlrm_synthetic", true, "", R"(
 [data]
 type = "synthetic_ctr"
 tables = 5
@@ -215,18 +215,14 @@ bottom = [8, 6]
 top = [6, 1]
 placement = "rows"
 )"},
-    {"dlrm_tables", true, R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 16
+    {"dlrm_tables", true, kAdult, R"(
 [model]
 type = "dlrm"
 bottom = [8, 5]
 top = [7, 1]
 placement = "tables"
 )"},
-    {"dlrm_mean", true, R"(
+    {"dlrm_mean", true, "", R"(
 [data]
 type = "synthetic_ctr"
 tables = 3
@@ -244,31 +240,16 @@ top = [5, 1]
 mode = "mean"
 interaction = "cat"
 )"},
-    {"logistic_rows", true, R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 16
+    {"logistic_rows", true, kAdult, R"(
 [model]
 type = "logistic_regression"
 placement = "rows"
 )"},
-    {"logistic_regression", true, R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 16
+    {"logistic_regression", true, kAdult, R"(
 [model]
 type = "logistic_regression"
 )"},
-    {"fno", false, R"(
-[data]
-type = "npy"
-inputs = ["x=data/darcy/darcy_train_16_x.npy"]
-targets = ["y=data/darcy/darcy_train_16_y.npy"]
-types = ["x=f32"]
-shapes = ["x=1x16x16", "y=1x16x16"]
-batch = 2
+    {"fno", false, kDarcy, R"(
 [model]
 type = "fno"
 width = 5
@@ -276,14 +257,7 @@ modes = [3]
 layers = 2
 projection = 9
 )"},
-    {"fno_sharded", false, R"(
-[data]
-type = "npy"
-inputs = ["x=data/darcy/darcy_train_16_x.npy"]
-targets = ["y=data/darcy/darcy_train_16_y.npy"]
-types = ["x=f32"]
-shapes = ["x=1x16x16", "y=1x16x16"]
-batch = 2
+    {"fno_sharded", false, kDarcy, R"(
 [model]
 type = "fno"
 width = 4
@@ -331,7 +305,7 @@ void write_sums(const std::string& folder) {
 std::vector<Base> small_bases(const std::string& folder) {
   std::vector<Base> bases;
   for (const Text& text : kBases) {
-    std::string toml = text.toml;
+    std::string toml = std::string(text.data) + text.rest;
     constexpr std::string_view kPlace = "{sums}";
     if (toml.find(kPlace) != std::string::npos && folder.empty()) continue;
     for (std::size_t at = 0; (at = toml.find(kPlace)) != std::string::npos;)
@@ -359,6 +333,13 @@ void set_member(Value& root, std::string_view dotted, Value value) {
   const std::string_view table = dotted.substr(0, dot);
   if (root.find(table) == nullptr) root.set(table, Value(), {});
   set_member(*root.find(table), dotted.substr(dot + 1), std::move(value));
+}
+
+const Value* find_member(const Value& root, std::string_view dotted) {
+  const std::size_t dot = dotted.find('.');
+  const Value* const found = root.find(dotted.substr(0, dot));
+  if (dot == std::string_view::npos || found == nullptr) return found;
+  return find_member(*found, dotted.substr(dot + 1));
 }
 
 void erase_member(Value& root, std::string_view dotted) {

@@ -27,6 +27,8 @@ Base base_of_run(Value root);
 
 /// Sets the member `dotted` of a tree of tables, which are added where they are missing.
 void set_member(Value& root, std::string_view dotted, Value value);
+/// It, or null.
+const Value* find_member(const Value& root, std::string_view dotted);
 /// Removes it where it is there.
 void erase_member(Value& root, std::string_view dotted);
 

@@ -116,13 +116,6 @@ Value busy_observer(const Registry& registry, const std::string& id) {
   return observer;
 }
 
-bool is_simulated(const Value& root) {
-  const Value* const transport = root.find("transport");
-  const Value* const clock = transport == nullptr ? nullptr : transport->find("clock");
-  const Value* const type = clock == nullptr ? nullptr : clock->find("type");
-  return type != nullptr && type->is_text() && type->text() == "simulated";
-}
-
 /// Whether a run with this declaration has the same bits again.
 bool is_repeatable(const std::string& nondeterminism) {
   return nondeterminism.empty() || nondeterminism.starts_with("not checked");
@@ -419,8 +412,7 @@ Judge::Answer Judge::plugin_twice() {
   if (file.empty()) return Answer::left_out("no plugin comes from a file");
   Value root = request_.root;
   Value::Array paths;
-  if (const Value* const plugins = root.find("plugins"))
-    if (const Value* const present = plugins->find("paths")) paths = present->array();
+  if (const Value* const present = config_.find("plugins.paths")) paths = present->array();
   for (int i = 0; i < 2; ++i) paths.push_back(Value(file));
   set_member(root, "plugins.paths", Value(std::move(paths)));
   // As the program does it: plugins are found before the run.
@@ -440,8 +432,7 @@ Judge::Answer Judge::plugin_twice() {
 /// Whether exchanges of weights end when the clock says so. A save completes what is on its way, and a resume
 /// begins anew, so either may change what comes after, also under a simulated clock.
 bool Judge::follows_clock() const {
-  const Value* const sync = request_.root.find("sync");
-  const Value* const type = sync == nullptr ? nullptr : sync->find("type");
+  const Value* const type = config_.find("sync.type");
   return type != nullptr && (runtime_.registry().find("sync/1", type->text()).component->capabilities &
                              TENON_CAP_NONDETERMINISTIC) != 0;
 }
@@ -570,10 +561,9 @@ Judge::Answer Judge::over(const std::string& transport) {
       std::system(fmt::format("command -v mpirun.{} >/dev/null 2>&1", transport).c_str()) != 0)
     return Answer::left_out("there is no mpirun." + transport);
   // Refused there; mpirun may kill the other ranks before they say so, and then ends with their status.
-  const Value* const table = request_.root.find("transport");
-  for (const char* const emulated : {"clock", "link"})
-    if (transport != "socket" && table != nullptr && table->find(emulated) != nullptr)
-      return Answer::left_out(fmt::format("[transport.{}] is of threads", emulated));
+  for (const char* const emulated : {"transport.clock", "transport.link"})
+    if (transport != "socket" && config_.find(emulated) != nullptr)
+      return Answer::left_out(fmt::format("[{}] is of threads", emulated));
   const Ending ending = launch(transport, transport, false);
   if (!ending.lost.empty()) return Answer::left_out(ending.lost);
   Answer answer = compare(ending, "processes over " + transport, nullptr);
@@ -622,7 +612,8 @@ Judge::Answer Judge::clock() {
   // Costs and times of the emulated job follow the clock, and so does what they decide.
   if (request_.root.find("emulate") != nullptr) return Answer::left_out("an emulated job follows its clock");
   Value root = request_.root;
-  if (is_simulated(root)) {
+  const Value* const clock = config_.find("transport.clock.type");
+  if (clock != nullptr && clock->is_text() && clock->text() == "simulated") {
     erase_member(root, "transport.clock");
   } else {
     set_member(root, "transport.type", Value(std::string("thread")));
@@ -643,8 +634,7 @@ Judge::Answer Judge::clock() {
 Judge::Answer Judge::block_order() {
   RunResult results[2];
   Value root = request_.root;
-  const Value* const present = root.find("device");
-  const Value* const threads = present == nullptr ? nullptr : present->find("threads");
+  const Value* const threads = config_.find("device.threads");
   for (int descending = 0; descending < 2; ++descending) {
     Value device;
     device.set("type", Value(std::string("cuda_emulated")), {});

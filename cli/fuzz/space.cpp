@@ -56,17 +56,14 @@ constexpr DrawnKind kSingle[] = {
 constexpr const char* kTaken[] = {"device/1",   "precision/1", "optimizer/1", "schedule/1", "sync/1",
                                   "recovery/1", "observer/1",  "tier/1",      "power/1"};
 
-std::int64_t integer_at(const Value& root, std::string_view table, std::string_view key,
-                        std::int64_t otherwise) {
-  const Value* const found = root.find(table);
-  const Value* const value = found == nullptr ? nullptr : found->find(key);
+std::int64_t integer_at(const Value& root, std::string_view dotted, std::int64_t otherwise) {
+  const Value* const value = find_member(root, dotted);
   return value == nullptr ? otherwise : value->integer();
 }
 
 /// Ranks of one replica.
 std::int64_t mesh_of(const Value& root) {
-  const Value* const parallel = root.find("parallel");
-  const Value* const grid = parallel == nullptr ? nullptr : parallel->find("grid");
+  const Value* const grid = find_member(root, "parallel.grid");
   std::int64_t ranks = 1;
   if (grid != nullptr)
     for (const Value& axis : grid->array()) ranks *= axis.integer();
@@ -84,8 +81,7 @@ Value core_part(const Value* table, std::string_view name) {
 
 /// Whether its recovery policy saves anything.
 bool saves(const Value& root) {
-  const Value* const recovery = root.find("recovery");
-  const Value* const type = recovery == nullptr ? nullptr : recovery->find("type");
+  const Value* const type = find_member(root, "recovery.type");
   return type != nullptr && type->text() != "none";
 }
 
@@ -361,10 +357,10 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / mesh);
   std::int64_t ranks = std::min(most, std::vector<std::int64_t>{1, 2, 2, 2, 2, 3, 4}[draws.below(7)]);
   if (kAttemptList[attempt].other_base) ranks = std::min<std::int64_t>(most, 2);
-  if (base.is_file && draws.chance(0.5)) ranks = integer_at(root, "parallel", "ranks", ranks);
+  if (base.is_file && draws.chance(0.5)) ranks = integer_at(root, "parallel.ranks", ranks);
   std::int64_t servers = !plain && draws.chance(0.1) ? draws.between(1, 2) : 0;
   if (kAttemptList[attempt].server) servers = 1;
-  if (base.is_file) servers = integer_at(root, "parallel", "servers", servers);
+  if (base.is_file) servers = integer_at(root, "parallel.servers", servers);
   set_member(root, "parallel.ranks", Value(ranks));
   if (servers > 0) set_member(root, "parallel.servers", Value(servers));
   if (!plain && draws.chance(0.1)) set_member(root, "parallel.workers", Value(std::int64_t{2}));
