@@ -277,3 +277,29 @@ function(tenon_device_memory_test target)
     tenon_device_test(${name}_device_memory ${name}_${device}_test ${device} DEPENDS ${target} ${arg_DEPENDS})
   endforeach()
 endfunction()
+
+# tenon_vector_objects(RESULT OWNER SOURCE WORD GETTER): SOURCE once for each instruction set that has kernels, with its flags and
+# TENON_<WORD>_SET; RESULT lists these object libraries. OWNER is told of each set by TENON_HAS_<WORD>_<SET>, and a test sees that
+# GETTER_<set> (without its outer name space) is all that the objects export.
+function(tenon_vector_objects result owner source word getter)
+  get_property(sets GLOBAL PROPERTY TENON_VECTOR_SETS)
+  string(REPLACE "::" "_" stem ${getter})
+  foreach(name IN ITEMS portable ${sets})
+    set(objects tenon_${stem}_${name})
+    get_property(flags GLOBAL PROPERTY TENON_VECTOR_FLAGS_${name})
+    add_library(${objects} OBJECT ${source})
+    target_compile_definitions(${objects} PRIVATE TENON_${word}_SET=${name})
+    target_compile_options(${objects} PRIVATE ${flags})
+    target_link_libraries(${objects} PRIVATE tenon_rules)
+    set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
+    string(TOUPPER ${name} upper)
+    target_compile_definitions(${owner} PRIVATE TENON_HAS_${word}_${upper}=1)
+    # Sanitizers add symbols of their own.
+    if(TENON_BUILD_TESTS AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+      add_test(NAME ${stem}_${name}_exports COMMAND ${CMAKE_COMMAND} "-DNM=${CMAKE_NM}" "-DOBJECTS=$<TARGET_OBJECTS:${objects}>"
+        -DGETTER=${getter}_${name} -P ${PROJECT_SOURCE_DIR}/cmake/check_exports.cmake)
+    endif()
+    list(APPEND all ${objects})
+  endforeach()
+  set(${result} ${all} PARENT_SCOPE)
+endfunction()

@@ -1,8 +1,7 @@
-// The table of random_blocks.hpp for one instruction set, TENON_RANDOM_SET with registers of
-// TENON_RANDOM_BYTES. The operations of portable_math.cpp and random.cpp in their order on every lane; where
-// those choose by a value, both sides are computed or masked. All code has internal linkage, and none of the
-// standard library is called: an inline function that this file shared with others could run on a processor
-// without the instructions.
+// The table of random_blocks.hpp for one instruction set, TENON_RANDOM_SET. The operations of
+// portable_math.cpp and random.cpp in their order on every lane; where those choose by a value, both sides
+// are computed or masked. All code has internal linkage, and none of the standard library is called: an
+// inline function that this file shared with others could run on a processor without the instructions.
 #include "comm/random_blocks.hpp"
 
 #include <cstddef>
@@ -13,6 +12,13 @@
 #include <emmintrin.h>
 #endif
 
+#if defined(__AVX512F__)
+#define TENON_RANDOM_BYTES 64
+#elif defined(__AVX2__)
+#define TENON_RANDOM_BYTES 32
+#else
+#define TENON_RANDOM_BYTES 16
+#endif
 #define TENON_RANDOM_NAME_(set) random_blocks_##set
 #define TENON_RANDOM_NAME(set) TENON_RANDOM_NAME_(set)
 #define TENON_RANDOM_TEXT_(set) #set
