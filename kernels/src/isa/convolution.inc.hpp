@@ -42,27 +42,8 @@ TENON_INLINE void conv_hold(Part& value) {
 #endif
 }
 
-// The first n elements of a register, and zeros.
-TENON_INLINE Part load_part_first(const float* p, std::int64_t n) {
-#if TENON_SIMD_BYTES == 64
-  return (Part)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p);
-#else
-  const IntPart lanes = {0, 1, 2, 3, 4, 5, 6, 7};
-  return (Part)_mm256_maskload_ps(p, (__m256i)(lanes < (static_cast<std::int32_t>(n) - IntPart{})));
-#endif
-}
-TENON_INLINE void store_part_first(float* p, Part a, std::int64_t n) {
-#if TENON_SIMD_BYTES == 64
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), (__m512)a);
-#else
-  const IntPart lanes = {0, 1, 2, 3, 4, 5, 6, 7};
-  _mm256_maskstore_ps(p, (__m256i)(lanes < (static_cast<std::int32_t>(n) - IntPart{})), (__m256)a);
-#endif
-}
-
-/// Sums over offsets of a window at each point (a, b) of a grid: of the source's elements (a step + row, b
-/// step
-/// + column) of each offset.
+/// Sums over offsets of a window at each point (a, b) of a grid: of the source's elements
+/// (a step + row, b step + column) of each offset.
 struct ConvGrid {
   std::int64_t offsets = 0;  ///< offsets of the window that add something, as follows
   std::int64_t index[kConvolutionOffsets], row[kConvolutionOffsets], column[kConvolutionOffsets];
@@ -538,105 +519,111 @@ TENON_INLINE void conv_regions_of_items(ConvGrids& grids, const ConvSums& s, con
   }
 }
 
-// y.
-
 TENON_INLINE std::int64_t conv_window_offsets(const Window& w) {
   return w.kernel[1] * w.kernel[2];
 }
 std::int64_t conv_weights_shared(const ConvolutionArgs& args) {
   return args.features * args.channels * conv_window_offsets(args.window);
 }
-std::int64_t conv_forward_workspace(const ConvolutionArgs& args) {
-  ConvGrids grids;
-  conv_forward_grids(args.window, grids);
-  return conv_grids_workspace(grids, conv_shares(args.batch, grids, args.features), args.features,
-                              args.channels);
-}
-std::int64_t conv_forward_prepare_items(const ConvolutionArgs& args) {
-  return conv_tiles(args.features);
-}
-void conv_forward_prepare(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared) {
-  ConvGrids grids;
-  conv_forward_grids(args.window, grids);
-  const std::int64_t offsets = grids.grid[0].offsets, depth = args.channels;
-  for (std::int64_t tile = begin; tile < end; ++tile) {
-    const std::int64_t row = conv_tile_begin(args.features, tile);
-    conv_pack(grids.grid[0], args.w + row * depth * offsets, depth * offsets, offsets,
-              conv_tile_begin(args.features, tile + 1) - row, depth, shared + row * depth * offsets);
+
+/// A product whose rows are planes of the result: its grids, its sums, and how far its weights' rows and
+/// terms are apart in w, in windows.
+struct ConvForward {
+  static TENON_INLINE void grids(const Window& w, ConvGrids& g) { conv_forward_grids(w, g); }
+  static TENON_INLINE std::int64_t rows(const ConvolutionArgs& args) { return args.features; }
+  static TENON_INLINE std::int64_t depth(const ConvolutionArgs& args) { return args.channels; }
+  static TENON_INLINE std::int64_t row_stride(const ConvolutionArgs& args) { return args.channels; }
+  static TENON_INLINE std::int64_t depth_stride(const ConvolutionArgs&) { return 1; }
+  static TENON_INLINE ConvSums sums(const ConvolutionArgs& args) {
+    const Window& w = args.window;
+    ConvSums s;
+    s.source = args.x, s.source_plane = w.in[1] * w.in[2];
+    s.out = args.y, s.out_extent[0] = w.out[1], s.out_extent[1] = w.out[2];
+    s.bias = args.bias;
+    return s;
   }
-}
-std::int64_t conv_forward_items(const ConvolutionArgs& args) {
-  ConvGrids grids;
-  conv_forward_grids(args.window, grids);
-  const ConvShares shares = conv_shares(args.batch, grids, args.features);
-  return shares.regions.count * shares.groups;
-}
-void conv_forward_run(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared,
-                      float* workspace) {
-  ConvGrids grids;
-  conv_forward_grids(args.window, grids);
-  const Window& w = args.window;
-  ConvSums s;
-  s.rows = args.features, s.depth = args.channels;
-  s.source = args.x, s.source_plane = w.in[1] * w.in[2], s.source_sample = args.channels * s.source_plane;
-  s.out = args.y, s.out_sample = args.features * w.out[1] * w.out[2];
-  s.out_extent[0] = w.out[1], s.out_extent[1] = w.out[2];
-  s.weights = shared, s.bias = args.bias;
-  conv_regions_of_items(grids, s, conv_shares(args.batch, grids, args.features), args.batch, begin, end,
-                        workspace);
-}
+};
+struct ConvBackward {
+  static TENON_INLINE void grids(const Window& w, ConvGrids& g) { conv_backward_grids(w, g); }
+  static TENON_INLINE std::int64_t rows(const ConvolutionArgs& args) { return args.channels; }
+  static TENON_INLINE std::int64_t depth(const ConvolutionArgs& args) { return args.features; }
+  static TENON_INLINE std::int64_t row_stride(const ConvolutionArgs&) { return 1; }
+  static TENON_INLINE std::int64_t depth_stride(const ConvolutionArgs& args) { return args.channels; }
+  static TENON_INLINE ConvSums sums(const ConvolutionArgs& args) {
+    const Window& w = args.window;
+    ConvSums s;
+    s.source = args.dy, s.source_plane = w.out[1] * w.out[2];
+    s.out = args.dx, s.accumulate = args.accumulate;
+    for (int d = 0; d < 2; ++d) s.out_extent[d] = w.in[d + 1], s.out_step[d] = w.stride[d + 1];
+    return s;
+  }
+};
 
-// dx.
-
-std::int64_t conv_backward_workspace(const ConvolutionArgs& args) {
+template <class Product>
+std::int64_t conv_workspace(const ConvolutionArgs& args) {
   ConvGrids grids;
-  conv_backward_grids(args.window, grids);
-  return conv_grids_workspace(grids, conv_shares(args.batch, grids, args.channels), args.channels,
-                              args.features);
+  Product::grids(args.window, grids);
+  const std::int64_t rows = Product::rows(args);
+  return conv_grids_workspace(grids, conv_shares(args.batch, grids, rows), rows, Product::depth(args));
 }
-std::int64_t conv_backward_prepare_items(const ConvolutionArgs& args) {
-  return conv_tiles(args.channels);
+template <class Product>
+std::int64_t conv_prepare_items(const ConvolutionArgs& args) {
+  return conv_tiles(Product::rows(args));
 }
-void conv_backward_prepare(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared) {
+template <class Product>
+void conv_prepare(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared) {
   ConvGrids grids;
-  conv_backward_grids(args.window, grids);
-  const std::int64_t offsets = conv_window_offsets(args.window);
+  Product::grids(args.window, grids);
+  const std::int64_t rows = Product::rows(args), depth = Product::depth(args),
+                     offsets = conv_window_offsets(args.window),
+                     row_stride = Product::row_stride(args) * offsets,
+                     depth_stride = Product::depth_stride(args) * offsets;
   for (std::int64_t g = 0; g < grids.count; ++g) {
     const ConvGrid& grid = grids.grid[g];
     for (std::int64_t tile = begin; tile < end; ++tile) {
-      const std::int64_t row = conv_tile_begin(args.channels, tile);
-      conv_pack(grid, args.w + row * offsets, offsets, args.channels * offsets,
-                conv_tile_begin(args.channels, tile + 1) - row, args.features,
-                shared + row * args.features * grid.offsets);
+      const std::int64_t row = conv_tile_begin(rows, tile);
+      conv_pack(grid, args.w + row * row_stride, row_stride, depth_stride,
+                conv_tile_begin(rows, tile + 1) - row, depth, shared + row * depth * grid.offsets);
     }
-    shared += args.channels * args.features * grid.offsets;
+    shared += rows * depth * grid.offsets;
   }
 }
-std::int64_t conv_backward_items(const ConvolutionArgs& args) {
+template <class Product>
+std::int64_t conv_items(const ConvolutionArgs& args) {
   ConvGrids grids;
-  conv_backward_grids(args.window, grids);
-  const ConvShares shares = conv_shares(args.batch, grids, args.channels);
+  Product::grids(args.window, grids);
+  const ConvShares shares = conv_shares(args.batch, grids, Product::rows(args));
   return shares.regions.count * shares.groups;
 }
-void conv_backward_run(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared,
-                       float* workspace) {
+template <class Product>
+void conv_run(const ConvolutionArgs& args, std::int64_t begin, std::int64_t end, float* shared,
+              float* workspace) {
   ConvGrids grids;
-  conv_backward_grids(args.window, grids);
-  const Window& w = args.window;
-  ConvSums s;
-  s.rows = args.channels, s.depth = args.features;
-  s.source = args.dy, s.source_plane = w.out[1] * w.out[2], s.source_sample = args.features * s.source_plane;
-  s.out = args.dx, s.out_sample = args.channels * w.in[1] * w.in[2];
-  for (int d = 0; d < 2; ++d) s.out_extent[d] = w.in[d + 1], s.out_step[d] = w.stride[d + 1];
-  s.weights = shared, s.accumulate = args.accumulate;
-  conv_regions_of_items(grids, s, conv_shares(args.batch, grids, args.channels), args.batch, begin, end,
-                        workspace);
+  Product::grids(args.window, grids);
+  ConvSums s = Product::sums(args);
+  s.rows = Product::rows(args), s.depth = Product::depth(args);
+  s.source_sample = s.depth * s.source_plane;
+  s.out_sample = s.rows * s.out_extent[0] * s.out_extent[1];
+  s.weights = shared;
+  conv_regions_of_items(grids, s, conv_shares(args.batch, grids, s.rows), args.batch, begin, end, workspace);
 }
 
 std::int64_t conv_no_items(const ConvolutionArgs&) {
   return 0;
 }
 void conv_no_finish(const ConvolutionArgs&, std::int64_t, std::int64_t, float*) {}
+
+template <class Product>
+constexpr ConvolutionPass make_convolution_pass() {
+  return {.shared = conv_weights_shared,
+          .workspace = conv_workspace<Product>,
+          .prepare_items = conv_prepare_items<Product>,
+          .prepare = conv_prepare<Product>,
+          .items = conv_items<Product>,
+          .run = conv_run<Product>,
+          .finish_items = conv_no_items,
+          .finish = conv_no_finish};
+}
 
 }  // namespace
 }  // namespace tenon::kernels

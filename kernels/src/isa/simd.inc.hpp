@@ -174,6 +174,27 @@ TENON_INLINE void store_part(float* p, Part a) {
   __builtin_memcpy(p, &a, sizeof a);
 }
 
+/// The first n elements of a register, followed by zeros; nothing else is touched.
+#if TENON_SIMD_BYTES == 64
+TENON_INLINE Part load_part_first(const float* p, std::int64_t n) {
+  return (Part)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p);
+}
+TENON_INLINE void store_part_first(float* p, Part a, std::int64_t n) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), (__m512)a);
+}
+#elif TENON_SIMD_BYTES == 32
+TENON_INLINE __m256i part_lanes_first(std::int64_t n) {
+  const IntPart lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+  return (__m256i)(lanes < (static_cast<std::int32_t>(n) - IntPart{}));
+}
+TENON_INLINE Part load_part_first(const float* p, std::int64_t n) {
+  return (Part)_mm256_maskload_ps(p, part_lanes_first(n));
+}
+TENON_INLINE void store_part_first(float* p, Part a, std::int64_t n) {
+  _mm256_maskstore_ps(p, part_lanes_first(n), (__m256)a);
+}
+#endif
+
 TENON_INLINE F load(const float* p) {
   return each<F>([&](int i) { return load_part(p + i * kPartLanes); });
 }
@@ -186,7 +207,7 @@ TENON_INLINE void store(float* p, F a) {
 /// The first n (1 .. 16) elements, followed by zeros; nothing else is touched.
 TENON_INLINE F load(const float* p, std::int64_t n) {
 #if TENON_SIMD_BYTES == 64
-  return F{{(Part)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p)}};
+  return F{{load_part_first(p, n)}};
 #else
   float buffer[kLanes] = {};
   __builtin_memcpy(buffer, p, n * sizeof(float));
@@ -195,7 +216,7 @@ TENON_INLINE F load(const float* p, std::int64_t n) {
 }
 TENON_INLINE void store(float* p, F a, std::int64_t n) {
 #if TENON_SIMD_BYTES == 64
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), (__m512)a.v[0]);
+  store_part_first(p, a.v[0], n);
 #else
   __builtin_memcpy(p, &a, n * sizeof(float));
 #endif
