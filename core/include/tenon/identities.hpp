@@ -25,7 +25,8 @@ struct Identity {
   std::string_view other;    ///< the table in its place: "type = \"none\""
   /// Settings of the run that both sides have, by their keys at the top: "optimizer.type = \"sgd\"".
   std::string_view given = "";
-  /// Largest difference of a weight over the largest weight of its tensor; 0: equal bits. Recoveries have 0.
+  /// Largest difference of a weight over the largest weight of its tensor, or over a tenth of the model's
+  /// largest where that is more; 0: equal bits. Recoveries have 0.
   double within = 0;
 };
 
