@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace tenon::fuzz {
@@ -27,13 +28,19 @@ struct Attempt {
   bool plain;   ///< without the parts that a run can do without
   bool server;  ///< with a server in any case
   bool other_base;
-  double turns = 1;  ///< share of the components that take turns
+  double turns;      ///< share of the components that take turns; the others are drawn, or left out
+  std::size_t kept;  ///< components of the pair that stay
 };
 constexpr Attempt kAttemptList[Space::kAttempts] = {
-    {0.4, 0.06, false, false, false}, {0.2, 0, false, true, false},      {0.3, 0, false, false, false},
-    {0.15, 0, true, false, false},    {0, 0, true, false, false},        {0.1, 0, true, true, false},
-    {0.2, 0, true, false, true},      {0.3, 0, false, false, true, 0.7}, {0.2, 0, true, false, false, 0.7},
-    {0.2, 0, true, false, true, 0.5}, {0.1, 0, true, true, true, 0.5},   {0, 0, true, false, true, 0.4},
+    {0.4, 0.06, false, false, false, 1, 2}, {0.2, 0, false, true, false, 1, 2},
+    {0.3, 0, false, false, false, 0.8, 2},  {0.15, 0, true, false, false, 0.8, 2},
+    {0, 0, true, false, false, 0.7, 2},     {0.1, 0, true, true, false, 0.7, 2},
+    {0.2, 0, true, false, true, 0.7, 2},    {0.3, 0, false, false, true, 0.5, 2},
+    {0.2, 0, true, false, true, 0.4, 2},    {0.1, 0, true, true, true, 0.4, 2},
+    {0.2, 0, true, false, true, 0.3, 2},    {0, 0, true, false, true, 0.2, 2},
+    {0.2, 0, true, false, true, 0.3, 1},    {0.1, 0, true, true, true, 0.3, 1},
+    {0.2, 0, true, false, true, 0.4, 0},    {0.1, 0, true, true, true, 0.3, 0},
+    {0.1, 0, true, false, true, 0.2, 0},    {0, 0, true, false, true, 0.1, 0},
 };
 
 /// "optimizer/1" -> "optimizer".
@@ -51,8 +58,12 @@ struct DrawnKind {
 /// Tables that hold one component each; tiers, observers and power are drawn by themselves.
 constexpr DrawnKind kSingle[] = {
     {"device/1", "device", "cpu"}, {"precision/1", "precision"}, {"optimizer/1", "optimizer", "sgd"},
-    {"schedule/1", "schedule"},    {"sync/1", "sync", "none"},   {"recovery/1", "recovery"},
+    {"schedule/1", "schedule"},    {"sync/1", "sync", "ddp"},    {"recovery/1", "recovery"},
 };
+/// Kinds that refuse much of what may stand beside them: a pair has one of theirs. Runs without row tables
+/// have no tiers.
+constexpr const char* kPairedWithRows[] = {"tier/1"};
+constexpr const char* kPairedWithoutRows[] = {"recovery/1", "sync/1", "power/1"};
 constexpr const char* kTaken[] = {"device/1",   "precision/1", "optimizer/1", "schedule/1", "sync/1",
                                   "recovery/1", "observer/1",  "tier/1",      "power/1"};
 
@@ -199,6 +210,7 @@ Space::Space(Registry& registry, SpaceRequest request) : registry_(registry), re
       fail_config(fmt::format("tenon fuzz: --kinds: '{}' is none of {}{}", kind, fmt::join(known, ", "),
                               config::suggestion(kind, known)));
   }
+  pairs_with_rows_ = pairs_of(true), pairs_without_rows_ = pairs_of(false);
 }
 
 bool Space::varies(std::string_view kind) const {
@@ -236,11 +248,65 @@ Value Space::component(std::string_view kind, const std::string& type, OptionReq
   return table;
 }
 
+Space::Pairs Space::pairs_of(bool has_rows) const {
+  const auto paired = has_rows ? std::span<const char* const>(kPairedWithRows)
+                               : std::span<const char* const>(kPairedWithoutRows);
+  Pairs pairs;
+  std::set<std::string_view> done;
+  for (const char* const kind : paired) {
+    done.insert(kind);
+    for (const char* const other : kTaken) {
+      if (!varies(kind) || !varies(other) || done.count(other) > 0) continue;
+      if (!has_rows && other == std::string_view("tier/1")) continue;
+      for (const std::string& id : registry_.ids(kind))
+        for (const std::string& other_id : registry_.ids(other))
+          pairs.push_back({{kind, id}, {other, other_id}});
+    }
+  }
+  return pairs;
+}
+
+std::vector<Space::Named> Space::kept_by(std::uint64_t index, int attempt) const {
+  const Base& base = base_of(index, 0);
+  // A user's run keeps what is its own.
+  if (base.is_file || kAttemptList[attempt].kept == 0) return {};
+  const Pairs& pairs = base.has_rows ? pairs_with_rows_ : pairs_without_rows_;
+  if (pairs.empty()) return {};
+  // Pairs take turns among the compositions of their bases.
+  const std::uint64_t round = index / bases_.size();
+  const std::vector<std::size_t> order = order_of_bases(round);
+  const auto alike = [&](std::size_t place) { return bases_[place].has_rows == base.has_rows; };
+  const auto here = order.begin() + static_cast<std::ptrdiff_t>(index % bases_.size());
+  const auto number = round * static_cast<std::uint64_t>(std::count_if(order.begin(), order.end(), alike)) +
+                      static_cast<std::uint64_t>(std::count_if(order.begin(), here, alike));
+  Draws draws(request_.seed, fmt::format("fuzz.pairs.{}", base.has_rows ? "rows" : "plain"),
+              number / pairs.size());
+  const auto& [first, second] = pairs[draws.order(pairs.size())[number % pairs.size()]];
+  return kAttemptList[attempt].kept == 1 ? std::vector{first} : std::vector{first, second};
+}
+
+std::string Space::choice(std::string_view kind, std::uint64_t index, int attempt) const {
+  if (!varies(kind)) return "";
+  for (const auto& [kept, id] : kept_by(index, attempt))
+    if (kept == kind) return id;
+  Draws draws(request_.seed, fmt::format("fuzz.choice.{}.{}", kind, attempt), index);
+  if (draws.chance(kAttemptList[attempt].turns)) return turn(kind, index);
+  const std::vector<std::string> ids = registry_.ids(kind);
+  return ids.empty() || draws.chance(0.5) ? "" : draws.one_of(ids);
+}
+
+std::vector<std::size_t> Space::order_of_bases(std::uint64_t round) const {
+  return Draws(request_.seed, "fuzz.turns.base", round).order(bases_.size());
+}
+
 const Base& Space::base_of(std::uint64_t index, int attempt) const {
-  if (kAttemptList[attempt].other_base)
-    return bases_[Draws(request_.seed, fmt::format("fuzz.base.{}", attempt), index).below(bases_.size())];
-  Draws round(request_.seed, "fuzz.turns.base", index / bases_.size());
-  return bases_[round.order(bases_.size())[index % bases_.size()]];
+  const Base& own = bases_[order_of_bases(index / bases_.size())[index % bases_.size()]];
+  if (!kAttemptList[attempt].other_base) return own;
+  Draws draws(request_.seed, fmt::format("fuzz.base.{}", attempt), index);
+  std::vector<const Base*> all;
+  for (const Base& base : bases_)
+    if (kAttemptList[attempt].kept == 0 || base.has_rows == own.has_rows) all.push_back(&base);
+  return *draws.one_of(all);
 }
 
 Composition Space::draw(std::uint64_t index, int attempt) const {
@@ -274,9 +340,8 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
   options.share = kAttemptList[attempt].options;
   for (const DrawnKind& one : kSingle) {
     const bool keeps = base.is_file && root.find(one.table) != nullptr && draws.chance(0.5);
-    const std::string id = turn(one.kind, index);
-    const bool takes_turn = draws.chance(kAttemptList[attempt].turns);
-    if (!varies(one.kind) || keeps || !takes_turn || id.empty()) {
+    const std::string id = choice(one.kind, index, attempt);
+    if (keeps || id.empty()) {
       if (one.otherwise != nullptr && root.find(one.table) == nullptr)
         set_member(root, fmt::format("{}.type", one.table), Value(std::string(one.otherwise)));
       continue;
@@ -288,20 +353,24 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
 void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt) const {
   Draws draws(request_.seed, fmt::format("fuzz.tables.{}", attempt), index);
   OptionRequest options{registry_, draws, kAttemptList[attempt].options, 2, request_.folder};
-  if (varies("observer/1")) {
-    const std::uint64_t count = std::vector<std::uint64_t>{0, 1, 1, 2, 3}[draws.below(5)];
+  const std::vector<Named> kept = kept_by(index, attempt);
+  const auto is_kept = [&](std::string_view kind) {
+    return std::any_of(kept.begin(), kept.end(), [&](const Named& one) { return one.first == kind; });
+  };
+  if (const std::string first = choice("observer/1", index, attempt); !first.empty()) {
+    const std::uint64_t least = is_kept("observer/1") ? 1 : 0;
+    const std::uint64_t count = std::max(least, std::vector<std::uint64_t>{0, 1, 1, 2, 3}[draws.below(5)]);
     const std::vector<std::string> ids = registry_.ids("observer/1");
     Value::Array observers;
     std::set<std::string> taken;
-    for (std::uint64_t i = 0; i < count && !ids.empty(); ++i) {
-      const std::string id = i == 0 ? turn("observer/1", index) : draws.one_of(ids);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::string id = i == 0 ? first : draws.one_of(ids);
       if (taken.insert(id).second) observers.push_back(component("observer/1", id, options));
     }
     if (!observers.empty()) root.set("observe", Value(std::move(observers)), {});
   }
-  const std::string tier = turn("tier/1", index);
-  if (varies("tier/1") && base.has_rows && !tier.empty() && kAttemptList[attempt].turns == 1 &&
-      (!base.is_file || draws.chance(0.25))) {
+  const std::string tier = choice("tier/1", index, attempt);
+  if (base.has_rows && !tier.empty() && (!base.is_file || draws.chance(0.25))) {
     Value place;
     place.set("match", Value(std::string("*")), {});
     place.set("tier", component("tier/1", tier, options), {});
@@ -323,8 +392,8 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
     if (draws.chance(0.2)) tables.set("prefetch", Value(draws.between(0, 3)), {});
     root.set("tables", std::move(tables), {});
   }
-  const std::string power = turn("power/1", index);
-  if (varies("power/1") && !power.empty() && kAttemptList[attempt].turns == 1 && draws.chance(0.6)) {
+  const std::string power = choice("power/1", index, attempt);
+  if (!power.empty() && (is_kept("power/1") || draws.chance(0.6))) {
     Value table;
     table.set(draws.chance(0.5) ? "source" : "actuator", component("power/1", power, options), {});
     root.set("power", std::move(table), {});

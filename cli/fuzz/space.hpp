@@ -1,6 +1,7 @@
 // Compositions: whole runs drawn from what the registry describes. Each is a function of the seed and its
 // number; components take turns in shuffled rounds, so that every one comes up as often as any other of its
-// kind. Knows kinds and tables of the core; no component by name but the transport of threads.
+// kind, and so do pairs of components of two kinds, of which each composition keeps one to its last draws.
+// Knows kinds and tables of the core; no component by name but the transport of threads.
 #pragma once
 
 #include "fuzz/bases.hpp"
@@ -14,6 +15,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::fuzz {
@@ -36,8 +38,9 @@ struct Composition {
 class Space {
  public:
   /// How often a composition is drawn that `check` refuses: each time nearer to the defaults, with and
-  /// without a server; at last with other bases and without some of the components that take turns.
-  static constexpr int kAttempts = 12;
+  /// without a server, with other components beside its pair; then with other bases, at last without the
+  /// pair.
+  static constexpr int kAttempts = 18;
 
   /// Throws Error(kConfig) for a kind that no table of a run names.
   Space(Registry& registry, SpaceRequest request);
@@ -48,10 +51,20 @@ class Space {
   std::vector<std::string> components() const;
 
  private:
+  /// A component by its kind, "sync/1", and its type.
+  using Named = std::pair<std::string, std::string>;
+  using Pairs = std::vector<std::pair<Named, Named>>;
+
   bool varies(std::string_view kind) const;
   std::string turn(std::string_view kind, std::uint64_t index) const;
+  Pairs pairs_of(bool has_rows) const;
+  /// The components that a composition keeps while others beside them are drawn again.
+  std::vector<Named> kept_by(std::uint64_t index, int attempt) const;
+  /// The type that an attempt takes; "": none.
+  std::string choice(std::string_view kind, std::uint64_t index, int attempt) const;
   Value component(std::string_view kind, const std::string& type, OptionRequest& options,
                   const Value& kept = Value()) const;
+  std::vector<std::size_t> order_of_bases(std::uint64_t round) const;
   const Base& base_of(std::uint64_t index, int attempt) const;
   void draw_components(Value& root, const Base& base, std::uint64_t index, int attempt) const;
   void draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt) const;
@@ -60,6 +73,8 @@ class Space {
   Registry& registry_;
   SpaceRequest request_;
   std::vector<Base> bases_;
+  /// They take turns among the compositions whose bases have row tables, and among the others.
+  Pairs pairs_with_rows_, pairs_without_rows_;
 };
 
 /// Names "KIND.ID" of all components of a run, inner ones included. Types that no plugin offers are left out.

@@ -67,6 +67,26 @@ TEST_F(SpaceTest, EveryPairOfSyncAndPrecisionComesUp) {
   EXPECT_EQ(pairs.size(), registry_.ids("sync/1").size() * registry_.ids("precision/1").size());
 }
 
+TEST_F(SpaceTest, EveryPairOfATierAndAnotherComponentComesUpAndIsKept) {
+  const Space drawn = space(1);
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (std::uint64_t index = 0; index < 1300; ++index) {
+    // Others are drawn beside the pair by now.
+    const std::set<std::string> found = components_of(drawn.draw(index, 11).root, registry_);
+    for (const std::string& one : found)
+      for (const std::string& other : found)
+        if (one.starts_with("tier.")) pairs.emplace(one, other);
+  }
+  const std::vector<std::string> all = drawn.components();
+  for (const std::string& tier : all) {
+    if (!tier.starts_with("tier.")) continue;
+    for (const std::string& other : all) {
+      if (other.starts_with("tier.")) continue;
+      EXPECT_EQ(pairs.count({tier, other}), 1u) << tier << " " << other;
+    }
+  }
+}
+
 TEST_F(SpaceTest, OnlyTheKindsAskedForAreDrawn) {
   const Space drawn = space(1, {"sync"});
   for (std::uint64_t index = 0; index < 20; ++index) {
