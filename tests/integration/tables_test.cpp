@@ -363,6 +363,13 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
   EXPECT_THAT(
       error({"model.rows=[9, 17, 8, 16, 7, 6, 6, 43, 9, 9, 9, 9, 9, 2000000000]", "model.bottom=[16, 1024]"}),
       HasSubstr("GiB for weights, gradients and optimizer state in this process, and the machine has"));
+  for (const std::string place : {"front", "behind"}) {
+    EXPECT_THAT(
+        error({"tables.place=[{match='*', tier={type='cached', load_factor=0.5, " + place +
+               "={type='half'}}}]"}),
+        HasSubstr("row table 'emb.0.weight': tier 'cached' cannot have a tier that rounds rows as its '" +
+                  place + "': which rows are rounded would depend on time"));
+  }
 }
 
 /// Segments of the tier `shared` that hold rows of runs in this folder.

@@ -8,10 +8,43 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tenon::tier_cached {
+namespace {
+
+/// Which rows have a line depends on hints, and those come in their own time: with a tier that keeps other
+/// values than it is given, the values of a run would depend on it, too.
+void require_exact(Tier* tier, const char* option, const RowMemorySpec& spec) {
+  if (tier == nullptr) return;
+  RowMemorySpec row = spec;
+  const std::string name = fmt::format("{}.{}", spec.table, option);
+  row.table = name, row.run = {}, row.resumes = false;
+  row.first = 0, row.last = 1;
+  std::vector<double> values(static_cast<std::size_t>(spec.width));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.0 / static_cast<double>(3 + i);
+  std::vector<std::byte> given(spec.row_bytes()), kept(spec.row_bytes());
+  const std::vector<float> narrow(values.begin(), values.end());
+  if (spec.dtype == DType::kF64) std::memcpy(given.data(), values.data(), given.size());
+  if (spec.dtype == DType::kF32) std::memcpy(given.data(), narrow.data(), given.size());
+  const std::int64_t ids[] = {0};
+  const std::unique_ptr<RowMemory> memory = tier->allocate(row);
+  memory->write(ids, given.data());
+  memory->read(ids, kept.data());
+  if (given == kept) return;
+  fail_config(fmt::format(
+      "row table '{}': tier 'cached' cannot have a tier that rounds rows as its '{}': which rows are "
+      "rounded would depend on time. Round outside of the cache, as in {{type = \"half\", over = "
+      "{{type = \"cached\"}}}}, or give the rows a place without a cache",
+      spec.name(), option));
+}
+
+}  // namespace
 
 class Cached final : public Tier {
  public:
@@ -74,6 +107,8 @@ class Cached final : public Tier {
                       "load_factor ({})",
                       spec.name(), spec.rows(), geometry.sets, CacheSets::kNone, load_factor_));
     }
+    require_exact(front_, "front", spec);
+    require_exact(behind_, "behind", spec);
     const std::string front_name = name_of_front(spec);
     std::unique_ptr<RowMemory> behind = memory_in(behind_, spec_behind(spec));
     std::unique_ptr<RowMemory> front = memory_in(front_, spec_front(spec, geometry, front_name));
