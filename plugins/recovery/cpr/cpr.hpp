@@ -88,6 +88,8 @@ class Cpr final : public RecoveryBase, public SaveSelector, private IdentitiesOf
   explicit Cpr(const Options& options);
 
   void bind(RecoveryHost& host) override;
+  /// A segment begins without a plan_save of its first slot.
+  void start(const RecoveryStart& start) override { slot_ = start.slot; }
   void on_accesses(int table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override;
   SavePlan plan_save(const SaveMoment& moment) override;
@@ -134,7 +136,7 @@ class Cpr final : public RecoveryBase, public SaveSelector, private IdentitiesOf
   std::unique_ptr<Tracker> tracker_;
   LostSamples account_;
 
-  std::int64_t slot_ = 0;
+  std::int64_t slot_ = 0;           ///< that is trained
   double origin_ = 0;               ///< time in seconds from which saves are counted
   std::int64_t saves_ = 0;          ///< due since the origin
   std::int64_t increments_ = 0;     ///< on the newest complete checkpoint

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 
 namespace tenon::recovery_cpr::cpr_test {
 namespace {
@@ -76,6 +77,25 @@ TEST(Cpr, SavesAtMultiplesOfTheIntervalAndNeverAtTheStart) {
       << "generation 0, then eight times as often";
   Job full("partial = 'never'\nestimate_mtbf = false\nsave_at_end = false");
   EXPECT_EQ(full.saves().size(), 24u) << "56 hours at 2.286";
+}
+
+// What a slot's accesses are sampled by is the slot, in a run that goes on from it, too.
+TEST(Cpr, SamplesTheFirstSlotAfterAResumeAsAnUninterruptedRunDoes) {
+  Job through("tracker = 'ssu'\nestimate_mtbf = false"), resumed("tracker = 'ssu'\nestimate_mtbf = false");
+  std::vector<std::int64_t> ids(200);
+  std::iota(ids.begin(), ids.end(), 0);
+  for (std::int64_t slot = 0; slot <= 7; ++slot) through.at(slot);
+  resumed.policy->start({.slot = 7});
+  for (Job* job : {&through, &resumed}) job->policy->on_accesses(0, ids, {});
+  const auto rows_of = [](const Job& job) {
+    std::vector<std::int64_t> rows;
+    for (int group = 0; group < 8; ++group)
+      for (const std::int64_t row : dynamic_cast<const Ssu*>(job.policy->tracker())->listed(0, group))
+        rows.push_back(row);
+    return rows;
+  };
+  EXPECT_GT(rows_of(through).size(), 10u);
+  EXPECT_EQ(rows_of(resumed), rows_of(through));
 }
 
 TEST(Cpr, WithoutRowTablesEverySaveIsComplete) {
