@@ -337,6 +337,9 @@ Judge::Answer Judge::trains() {
   const bool by_recovery = ending.text.find("(recovery.") != std::string::npos;
   if (ending.status == 1 && by_recovery && ending.text.find("training diverged") != std::string::npos)
     return Answer::left_out("training diverged, and the recovery ended the run");
+  constexpr int kLostDevice = 4;
+  if (ending.status == kLostDevice && keeps_its_device_by_defaults())
+    return Answer::left_out("options of the device say that it is lost");
   if (ending.threw || ending.status != 0 || ending.result.status != "completed") {
     return Answer::failed(fmt::format("check accepts it, and train ends with status {}: {}", ending.status,
                                       ending.text.empty() ? ending.result.status : ending.text),
@@ -345,6 +348,17 @@ Judge::Answer Judge::trains() {
   if (whole_.weights_hash.empty() || whole_.state_hash.empty())
     return Answer::failed("the run that ended has no hashes", commands);
   return Answer::held();
+}
+
+/// Whether the run trains to its end where no option of its device is set.
+bool Judge::keeps_its_device_by_defaults() {
+  Value root = request_.root;
+  Value device;
+  const Value* const table = root.find("device");
+  if (table == nullptr || table->find("type") == nullptr) return false;
+  device.set("type", *table->find("type"), {});
+  root.set("device", std::move(device), {});
+  return train(root, "device_by_defaults").status == 0;
 }
 
 // ---- the same run, told otherwise

@@ -78,6 +78,7 @@ class Judge {
   Answer over(const std::string& transport);
   bool follows_clock() const;
   std::string inexact_resume(const std::string& name) const;
+  bool keeps_its_device_by_defaults();
 
   Answer check();
   Answer trains();
