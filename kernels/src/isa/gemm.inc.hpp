@@ -27,15 +27,9 @@ struct Strided {
   const S* at(std::int64_t i, std::int64_t j) const { return data + i * row + j * col; }
 };
 
-/// sums[kTileRows, kTileCols] += A B over `depth` links of the chain. Out of line: alone, its sums all stay
-/// in registers.
-[[maybe_unused, gnu::noinline]] void gemm_tile(std::int64_t depth, Strided<float> a, const float* packed_b,
-                                               float* sums) {
-  Part acc[kTileRows][kTileParts];
-#pragma GCC unroll 16
-  for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 4
-    for (int p = 0; p < kTileParts; ++p) acc[i][p] = load_part(sums + i * kTileCols + p * kPartLanes);
+/// acc += A B over `depth` links of the chain.
+TENON_INLINE void gemm_links(std::int64_t depth, Strided<float> a, const float* packed_b,
+                             Part (&acc)[kTileRows][kTileParts]) {
   for (std::int64_t k = 0; k < depth; ++k) {
     Part b[kTileParts];
 #pragma GCC unroll 4
@@ -47,10 +41,45 @@ struct Strided {
       for (int p = 0; p < kTileParts; ++p) acc[i][p] = mul_add_part(x, b[p], acc[i][p]);
     }
   }
+}
+
+/// sums[kTileRows, kTileCols] += A B over `depth` links of the chain. Out of line: alone, its sums all stay
+/// in registers.
+[[maybe_unused, gnu::noinline]] void gemm_tile(std::int64_t depth, Strided<float> a, const float* packed_b,
+                                               float* sums) {
+  Part acc[kTileRows][kTileParts];
+#pragma GCC unroll 16
+  for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+    for (int p = 0; p < kTileParts; ++p) acc[i][p] = load_part(sums + i * kTileCols + p * kPartLanes);
+  gemm_links(depth, a, packed_b, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < kTileRows; ++i)
 #pragma GCC unroll 4
     for (int p = 0; p < kTileParts; ++p) store_part(sums + i * kTileCols + p * kPartLanes, acc[i][p]);
+}
+
+/// c[kTileRows, columns] = A B where `depth` links are the whole chain, so no sums are kept between.
+[[maybe_unused, gnu::noinline]] void gemm_whole_tile(std::int64_t depth, Strided<float> a,
+                                                     const float* packed_b, float* c, std::int64_t row,
+                                                     std::int64_t columns) {
+  Part acc[kTileRows][kTileParts];
+#pragma GCC unroll 16
+  for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+    for (int p = 0; p < kTileParts; ++p) acc[i][p] = Part{};
+  gemm_links(depth, a, packed_b, acc);
+#pragma GCC unroll 4
+  for (int p = 0; p < kTileParts; ++p) {
+    const std::int64_t left = columns - p * kPartLanes;
+    if (left >= kPartLanes) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kTileRows; ++i) store_part(c + i * row + p * kPartLanes, acc[i][p]);
+    } else if (left > 0) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kTileRows; ++i) store_part_first(c + i * row + p * kPartLanes, acc[i][p], left);
+    }
+  }
 }
 
 /// packed[depth, kTileCols] = b[depth, cols], zeros after cols.
@@ -87,6 +116,24 @@ void pack_rows(Strided<S> a, std::int64_t rows, std::int64_t depth, float* packe
   for (std::int64_t i = 0; i < kTileRows; ++i)
     for (std::int64_t k = 0; k < depth; ++k)
       packed[i * kDepthBlock + k] = i < rows ? load_one(a.at(i, k)) : 0.0f;
+}
+
+/// C = A B where the chain is one block long, for whole tiles of rows from the first one on; returns how many
+/// rows that are.
+TENON_INLINE std::int64_t gemm_whole_tiles(std::int64_t m, std::int64_t n, std::int64_t k, Strided<float> a,
+                                           Strided<float> b, float* c, std::int64_t ldc) {
+  alignas(64) float packed_b[kDepthBlock * kTileCols];
+  const std::int64_t all = m / kTileRows * kTileRows;
+  for (std::int64_t i0 = 0; i0 < all; i0 += kRowBlock) {
+    const std::int64_t end = all - i0 < kRowBlock ? all : i0 + kRowBlock;
+    for (std::int64_t j = 0; j < n; j += kTileCols) {
+      const std::int64_t columns = n - j < kTileCols ? n - j : kTileCols;
+      pack_columns(Strided<float>{b.at(0, j), b.row, b.col}, k, columns, packed_b);
+      for (std::int64_t i = i0; i < end; i += kTileRows)
+        gemm_whole_tile(k, {a.at(i, 0), a.row, a.col}, packed_b, c + i * ldc + j, ldc, columns);
+    }
+  }
+  return all;
 }
 
 /// Calls finish(row, first column, count, sums of that row) for every row of every panel of A B.
@@ -130,7 +177,12 @@ void gemm(const GemmArgs<S, C>& args) {
     if (args.transpose_b) b = {b.data, 1, args.ldb};
     C* c = args.c + product * args.stride_c;
     const float alpha = args.alpha, beta = args.beta;
-    gemm_panels(args.m, args.n, args.k, a, b,
+    std::int64_t done = 0;
+    if constexpr (sizeof(S) == sizeof(float) && sizeof(C) == sizeof(float))
+      if (alpha == 1.0f && beta == 0.0f && args.k <= kDepthBlock)
+        done = gemm_whole_tiles(args.m, args.n, args.k, a, b, c, args.ldc);
+    a.data = a.at(done, 0), c += done * args.ldc;
+    gemm_panels(args.m - done, args.n, args.k, a, b,
                 [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
                   C* row = c + i * args.ldc + j;
                   for_lanes(0, cols, [&](std::int64_t l, std::int64_t count) TENON_BODY {
