@@ -1,7 +1,8 @@
 // Convolutions of planes (contract: convolution.hpp): y and dx. Lanes are points of the grid that is summed;
 // a tile is a few rows (features of y, channels of dx) times two vectors of points, in registers. The source
 // of a region is copied so that a vector's points are neighbours for every offset of the window, whatever the
-// strides; dx of strided windows is a grid for each remainder of the row and column.
+// strides; dx of strided windows is a grid for each remainder of the row and column. Windows of one point
+// need no copy.
 #pragma once
 
 #include <tenon/kernels/convolution.hpp>
@@ -127,6 +128,14 @@ TENON_INLINE ConvCopy conv_copy_of(ConvGrids& grids, std::int64_t rows, std::int
   }
   c.floats = c.by_rows ? c.padded : c.distinct * c.lines * grids.columns;
   return c;
+}
+
+/// Whether the grid's points are the source's: a window of one point.
+TENON_INLINE bool conv_in_place(const ConvGrids& grids) {
+  const ConvGrid& grid = grids.grid[0];
+  return grids.count == 1 && grid.offsets == 1 && grid.row[0] == 0 && grid.column[0] == 0 &&
+         grids.step[0] == 1 && grids.step[1] == 1 && grids.source[0] == grids.rows &&
+         grids.source[1] == grids.columns;
 }
 
 /// Floats before the copies of a region: the padded one, and room for a vector after it.
@@ -457,6 +466,8 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
   float* const source = workspace + conv_stage(copy);
   const std::int64_t out_plane = s.out_extent[0] * s.out_extent[1];
   const bool direct = grids.count == 1;
+  const bool in_place =
+      copy.by_rows && conv_in_place(grids);  // else the last vector would end after the plane
   const ConvLines lines{source + depth_block * samples * copy.floats + kLanes, row_end - row_begin, samples,
                         conv_line(points)};
   const auto plane_of = [&](std::int64_t i, std::int64_t row)
@@ -471,11 +482,11 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
         conv_lines_begin(grids, s, lines, a, rows, row - row_begin, i, plane_of(i, row));
   }
   ConvTile t;
-  t.stride = samples * copy.floats;
+  t.stride = in_place ? s.source_plane : samples * copy.floats;
   t.out_stride = direct ? out_plane : samples * lines.line;
   for (std::int64_t d = 0; d < s.depth; d += depth_block) {
     t.depth = conv_least(depth_block, s.depth - d);
-    for (std::int64_t i = 0; i < t.depth; ++i)
+    for (std::int64_t i = 0; !in_place && i < t.depth; ++i)
       for (std::int64_t j = 0; j < samples; ++j)
         conv_copy(grids, copy, s.source + (sample + j) * s.source_sample + (d + i) * s.source_plane, a,
                   workspace, source + (i * samples + j) * copy.floats);
@@ -492,7 +503,9 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
           for (int k = 0; k < kConvVectors; ++k) {
             const bool there = v + k < samples * vectors;
             const std::int64_t at = there ? v + k : v, i = at / vectors, point = at % vectors * kPartLanes;
-            t.source[k] = source + i * copy.floats + conv_point(copy, point);
+            t.source[k] = in_place ? s.source + (sample + i) * s.source_sample + d * s.source_plane +
+                                         a * grids.columns + point
+                                   : source + i * copy.floats + conv_point(copy, point);
             t.out[k] = direct ? plane_of(i, row) + a * grids.columns + point
                               : lines.at(g, row - row_begin, i) + point;
             t.count[k] = !there ? 0 : direct ? conv_least(kPartLanes, points - point) : kPartLanes;

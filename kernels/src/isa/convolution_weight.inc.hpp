@@ -1,6 +1,6 @@
 // Gradients of the weights of convolutions (contract: convolution.hpp). Lanes are points, so both operands
-// are read as they are stored: dy in place, x from the copies of forward. A tile is a few features times a
-// few pairs of channel and offset, 16 lanes each, in registers over the points of a region.
+// are read as they are stored: dy in place, x from the copies of forward or in place. A tile is a few
+// features times a few pairs of channel and offset, 16 lanes each, in registers over the points of a region.
 #pragma once
 
 #include "isa/convolution.inc.hpp"
@@ -158,9 +158,10 @@ inline void conv_weight_region(const ConvolutionArgs& args, ConvGrids& grids,
   const std::int64_t samples = conv_least(regions.samples, args.batch - sample),
                      rows = conv_least(regions.rows, grids.rows - a), points = rows * grids.columns;
   const ConvCopy copy = conv_copy_of(grids, rows, kLanes);
+  const bool in_place = conv_in_place(grids);
   float* const source = workspace + conv_stage(copy);
   auto* const at = reinterpret_cast<std::int32_t*>(source + samples * channels * copy.floats + kLanes);
-  for (std::int64_t c = 0; c < channels; ++c)
+  for (std::int64_t c = 0; !in_place && c < channels; ++c)
     for (std::int64_t i = 0; i < samples; ++i)
       conv_copy(grids, copy, args.x + ((sample + i) * args.channels + channel + c) * elements, a, workspace,
                 source + (c * samples + i) * copy.floats);
@@ -168,7 +169,8 @@ inline void conv_weight_region(const ConvolutionArgs& args, ConvGrids& grids,
   std::int64_t groups = 0;
   for (std::int64_t i = 0; i < samples; ++i)
     for (std::int64_t point = 0; point < points; point += kLanes)
-      at[groups++] = static_cast<std::int32_t>(i * copy.floats + conv_point(copy, point));
+      at[groups++] = static_cast<std::int32_t>(in_place ? i * args.channels * elements + point
+                                                        : i * copy.floats + conv_point(copy, point));
   t.at = at, t.rest = points % kLanes;
   t.runs = t.rest == 0 ? 1 : samples, t.groups = t.rest == 0 ? groups : points / kLanes;
   t.out_row = args.channels * grid.offsets, t.set = set;
@@ -189,7 +191,8 @@ inline void conv_weight_region(const ConvolutionArgs& args, ConvGrids& grids,
       t.columns = conv_least(kConvWeightColumns, columns - column);
       for (std::int64_t j = 0; j < kConvWeightColumns; ++j) {
         const std::int64_t at = column + conv_least(j, t.columns - 1);
-        t.x[j] = source + at / grid.offsets * samples * copy.floats + grid.at[at % grid.offsets];
+        t.x[j] = in_place ? args.x + (sample * args.channels + channel + at) * elements + a * grids.columns
+                          : source + at / grid.offsets * samples * copy.floats + grid.at[at % grid.offsets];
       }
       t.out = out + row * t.out_row + channel * grid.offsets + column;
       conv_weight_tile_of(end - row, t);
