@@ -19,29 +19,31 @@ namespace tenon::tier_cached {
 namespace {
 
 /// Which rows have a line depends on hints, and those come in their own time: with a tier that keeps other
-/// values than it is given, the values of a run would depend on it, too.
-void require_exact(Tier* tier, const char* option, const RowMemorySpec& spec) {
-  if (tier == nullptr) return;
-  RowMemorySpec row = spec;
-  const std::string name = fmt::format("{}.{}", spec.table, option);
-  row.table = name, row.run = {}, row.resumes = false;
-  row.first = 0, row.last = 1;
-  std::vector<double> values(static_cast<std::size_t>(spec.width));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.0 / static_cast<double>(3 + i);
-  std::vector<std::byte> given(spec.row_bytes()), kept(spec.row_bytes());
-  const std::vector<float> narrow(values.begin(), values.end());
-  if (spec.dtype == DType::kF64) std::memcpy(given.data(), values.data(), given.size());
-  if (spec.dtype == DType::kF32) std::memcpy(given.data(), narrow.data(), given.size());
-  const std::int64_t ids[] = {0};
-  const std::unique_ptr<RowMemory> memory = tier->allocate(row);
-  memory->write(ids, given.data());
-  memory->read(ids, kept.data());
-  if (given == kept) return;
-  fail_config(fmt::format(
-      "row table '{}': tier 'cached' cannot have a tier that rounds rows as its '{}': which rows are "
-      "rounded would depend on time. Round outside of the cache, as in {{type = \"half\", over = "
-      "{{type = \"cached\"}}}}, or give the rows a place without a cache",
-      spec.name(), option));
+/// values than it is given, the values of a run would depend on it, too. Tries a row, which keeps its value.
+void require_exact(RowMemory& memory, const RowMemorySpec& spec, const char* option,
+                   const std::string& table) {
+  auto* const kept = static_cast<KeptRows*>(memory.query(KeptRows::kId));
+  // What an earlier process left was tried by it.
+  if (spec.rows() == 0 || (kept != nullptr && kept->kept())) return;
+  const std::size_t bytes = spec.row_bytes();
+  std::vector<std::byte> before(bytes), given(bytes), found(bytes);
+  const auto third = [&]<class Real>(Real /*tag*/) {
+    const std::vector<Real> row(static_cast<std::size_t>(spec.width), Real{1} / Real{3});
+    std::memcpy(given.data(), row.data(), bytes);
+  };
+  if (spec.dtype == DType::kF32) third(float{});
+  if (spec.dtype == DType::kF64) third(double{});
+  const std::int64_t ids[] = {spec.first};
+  memory.scan(ids, before.data());
+  memory.fill(ids, given.data());
+  memory.scan(ids, found.data());
+  memory.fill(ids, before.data());
+  if (given == found) return;
+  fail_config(
+      fmt::format("row table '{}': tier 'cached' cannot have a tier that rounds rows as its '{}': which rows "
+                  "are rounded would depend on time. Round outside of the cache, as in {{type = \"half\", "
+                  "over = {{type = \"cached\"}}}}, or give the rows a place without a cache",
+                  table, option));
 }
 
 }  // namespace
@@ -107,11 +109,12 @@ class Cached final : public Tier {
                       "load_factor ({})",
                       spec.name(), spec.rows(), geometry.sets, CacheSets::kNone, load_factor_));
     }
-    require_exact(front_, "front", spec);
-    require_exact(behind_, "behind", spec);
     const std::string front_name = name_of_front(spec);
     std::unique_ptr<RowMemory> behind = memory_in(behind_, spec_behind(spec));
-    std::unique_ptr<RowMemory> front = memory_in(front_, spec_front(spec, geometry, front_name));
+    if (behind_ != nullptr) require_exact(*behind, spec, "behind", spec.name());
+    const RowMemorySpec lines = spec_front(spec, geometry, front_name);
+    std::unique_ptr<RowMemory> front = memory_in(front_, lines);
+    if (front_ != nullptr) require_exact(*front, lines, "front", spec.name());
     const CachedRows::Setup setup{.first = spec.first,
                                   .row_bytes = spec.row_bytes(),
                                   .geometry = geometry,
