@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -31,17 +33,30 @@ struct Attempt {
   double turns;      ///< share of the components that take turns; the others are drawn, or left out
   std::size_t kept;  ///< components of the pair that stay
 };
-constexpr Attempt kAttemptList[Space::kAttempts] = {
+constexpr Attempt kAttemptsWithOwnBase[] = {
     {0.4, 0.06, false, false, false, 1, 2}, {0.2, 0, false, true, false, 1, 2},
     {0.3, 0, false, false, false, 0.8, 2},  {0.15, 0, true, false, false, 0.8, 2},
     {0, 0, true, false, false, 0.7, 2},     {0.1, 0, true, true, false, 0.7, 2},
-    {0.2, 0, true, false, true, 0.7, 2},    {0.3, 0, false, false, true, 0.5, 2},
-    {0.2, 0, true, false, true, 0.4, 2},    {0.1, 0, true, true, true, 0.4, 2},
-    {0.2, 0, true, false, true, 0.3, 2},    {0, 0, true, false, true, 0.2, 2},
-    {0.2, 0, true, false, true, 0.3, 1},    {0.1, 0, true, true, true, 0.3, 1},
-    {0.2, 0, true, false, true, 0.4, 0},    {0.1, 0, true, true, true, 0.3, 0},
-    {0.1, 0, true, false, true, 0.2, 0},    {0, 0, true, false, true, 0.1, 0},
 };
+constexpr Attempt kLastAttempts[] = {
+    {0.2, 0, true, false, true, 0.3, 1}, {0.1, 0, true, true, true, 0.3, 1},
+    {0.2, 0, true, false, true, 0.4, 0}, {0.1, 0, true, true, true, 0.3, 0},
+    {0.1, 0, true, false, true, 0.2, 0}, {0, 0, true, false, true, 0.1, 0},
+};
+
+Attempt attempt_of(int attempt) {
+  constexpr int kFirst = std::size(kAttemptsWithOwnBase), kLast = std::size(kLastAttempts);
+  if (attempt < kFirst) return kAttemptsWithOwnBase[attempt];
+  if (attempt >= Space::kAttempts - kLast) return kLastAttempts[attempt - (Space::kAttempts - kLast)];
+  const int number = attempt - kFirst;
+  return {std::array{0.2, 0.1, 0.3, 0.0}[static_cast<std::size_t>(number % 4)],
+          0,
+          true,
+          number % 3 == 2,
+          true,
+          number < 3 ? 0.6 : 0.3,
+          2};
+}
 
 /// "optimizer/1" -> "optimizer".
 std::string_view kind_word(std::string_view kind) {
@@ -269,7 +284,7 @@ Space::Pairs Space::pairs_of(bool has_rows) const {
 std::vector<Space::Named> Space::kept_by(std::uint64_t index, int attempt) const {
   const Base& base = base_of(index, 0);
   // A user's run keeps what is its own.
-  if (base.is_file || kAttemptList[attempt].kept == 0) return {};
+  if (base.is_file || attempt_of(attempt).kept == 0) return {};
   const Pairs& pairs = base.has_rows ? pairs_with_rows_ : pairs_without_rows_;
   if (pairs.empty()) return {};
   // Pairs take turns among the compositions of their bases.
@@ -282,7 +297,7 @@ std::vector<Space::Named> Space::kept_by(std::uint64_t index, int attempt) const
   Draws draws(request_.seed, fmt::format("fuzz.pairs.{}", base.has_rows ? "rows" : "plain"),
               number / pairs.size());
   const auto& [first, second] = pairs[draws.order(pairs.size())[number % pairs.size()]];
-  return kAttemptList[attempt].kept == 1 ? std::vector{first} : std::vector{first, second};
+  return attempt_of(attempt).kept == 1 ? std::vector{first} : std::vector{first, second};
 }
 
 std::string Space::choice(std::string_view kind, std::uint64_t index, int attempt) const {
@@ -290,7 +305,7 @@ std::string Space::choice(std::string_view kind, std::uint64_t index, int attemp
   for (const auto& [kept, id] : kept_by(index, attempt))
     if (kept == kind) return id;
   Draws draws(request_.seed, fmt::format("fuzz.choice.{}.{}", kind, attempt), index);
-  if (draws.chance(kAttemptList[attempt].turns)) return turn(kind, index);
+  if (draws.chance(attempt_of(attempt).turns)) return turn(kind, index);
   const std::vector<std::string> ids = registry_.ids(kind);
   return ids.empty() || draws.chance(0.5) ? "" : draws.one_of(ids);
 }
@@ -301,11 +316,11 @@ std::vector<std::size_t> Space::order_of_bases(std::uint64_t round) const {
 
 const Base& Space::base_of(std::uint64_t index, int attempt) const {
   const Base& own = bases_[order_of_bases(index / bases_.size())[index % bases_.size()]];
-  if (!kAttemptList[attempt].other_base) return own;
+  if (!attempt_of(attempt).other_base) return own;
   Draws draws(request_.seed, fmt::format("fuzz.base.{}", attempt), index);
   std::vector<const Base*> all;
   for (const Base& base : bases_)
-    if (kAttemptList[attempt].kept == 0 || base.has_rows == own.has_rows) all.push_back(&base);
+    if (attempt_of(attempt).kept == 0 || base.has_rows == own.has_rows) all.push_back(&base);
   return *draws.one_of(all);
 }
 
@@ -320,9 +335,9 @@ Composition Space::draw(std::uint64_t index, int attempt) const {
 
 void Space::draw_components(Value& root, const Base& base, std::uint64_t index, int attempt) const {
   Draws draws(request_.seed, fmt::format("fuzz.components.{}", attempt), index);
-  OptionRequest options{registry_, draws, kAttemptList[attempt].options, 2, request_.folder};
+  OptionRequest options{registry_, draws, attempt_of(attempt).options, 2, request_.folder};
   // Options of the model and its data, rarely: most of them are sizes that must fit one another.
-  options.share = kAttemptList[attempt].sizes;
+  options.share = attempt_of(attempt).sizes;
   for (const auto& [table, kind] : {std::pair("data", "dataset/1"), std::pair("model", "model/1")}) {
     Value* const found = root.find(table);
     const Value* const type = found == nullptr ? nullptr : found->find("type");
@@ -337,7 +352,7 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
          registry_.describe("dataset/1", data->find("type")->text()).options)
       if (spec->name == std::string_view("cache")) data->set("cache", Value(request_.folder), {});
   }
-  options.share = kAttemptList[attempt].options;
+  options.share = attempt_of(attempt).options;
   for (const DrawnKind& one : kSingle) {
     const bool keeps = base.is_file && root.find(one.table) != nullptr && draws.chance(0.5);
     const std::string id = choice(one.kind, index, attempt);
@@ -352,7 +367,7 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
 
 void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt) const {
   Draws draws(request_.seed, fmt::format("fuzz.tables.{}", attempt), index);
-  OptionRequest options{registry_, draws, kAttemptList[attempt].options, 2, request_.folder};
+  OptionRequest options{registry_, draws, attempt_of(attempt).options, 2, request_.folder};
   const std::vector<Named> kept = kept_by(index, attempt);
   const auto is_kept = [&](std::string_view kind) {
     return std::any_of(kept.begin(), kept.end(), [&](const Named& one) { return one.first == kind; });
@@ -402,7 +417,7 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
 
 void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int attempt) const {
   Draws draws(request_.seed, fmt::format("fuzz.core.{}", attempt), index);
-  const bool plain = kAttemptList[attempt].plain;
+  const bool plain = attempt_of(attempt).plain;
   const std::int64_t mesh = mesh_of(root);
   const std::int64_t steps = std::vector<std::int64_t>{4, 6, 8, 8, 8, 11}[draws.below(6)];
   set_member(root, "run.steps", Value(steps));
@@ -425,10 +440,10 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
 
   const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / mesh);
   std::int64_t ranks = std::min(most, std::vector<std::int64_t>{1, 2, 2, 2, 2, 3, 4}[draws.below(7)]);
-  if (kAttemptList[attempt].other_base) ranks = std::min<std::int64_t>(most, 2);
+  if (attempt_of(attempt).other_base) ranks = std::min<std::int64_t>(most, 2);
   if (base.is_file && draws.chance(0.5)) ranks = integer_at(root, "parallel.ranks", ranks);
   std::int64_t servers = !plain && draws.chance(0.1) ? draws.between(1, 2) : 0;
-  if (kAttemptList[attempt].server) servers = 1;
+  if (attempt_of(attempt).server) servers = 1;
   if (base.is_file) servers = integer_at(root, "parallel.servers", servers);
   set_member(root, "parallel.ranks", Value(ranks));
   if (servers > 0) set_member(root, "parallel.servers", Value(servers));

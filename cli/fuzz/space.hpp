@@ -40,7 +40,7 @@ class Space {
   /// How often a composition is drawn that `check` refuses: each time nearer to the defaults, with and
   /// without a server, with other components beside its pair; then with other bases, at last without the
   /// pair.
-  static constexpr int kAttempts = 18;
+  static constexpr int kAttempts = 30;
 
   /// Throws Error(kConfig) for a kind that no table of a run names.
   Space(Registry& registry, SpaceRequest request);
