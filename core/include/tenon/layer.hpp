@@ -144,6 +144,7 @@ class BackwardContext : public RunContext {
  public:
   ~BackwardContext() override;
   /// Gradient of the (scaled) loss with respect to an output; empty when the output does not reach the loss.
+  /// Read only: it may be the memory of another value's gradient, too.
   virtual TensorView output_gradient(int index) = 0;
   virtual GradientSink input_gradient(int index) = 0;
   /// Layers that add to a parameter call this once per backward, also for parameters whose sink is empty
@@ -228,14 +229,18 @@ class RowLookups {
 // A linear site whose rows are windows of images. Where its products are computed from images, no windows are
 // made; where a policy or the device wants rows, the layer makes them.
 
-/// Declares a site as linear_site() does; its m rows are the windows of `images`. Bias, map and dtype are the
-/// site's: those of `images` are ignored.
+/// Declares a site as linear_site() does; its m rows are the windows of `images`, or with channels first the
+/// points of its samples. Bias, map and dtype are the site's: those of `images` are ignored.
 SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images);
 
 /// Whether the products of such a site take images. Then each of fprop, dgrad and wgrad is called once, with
 /// first_row 0: x and dx are [batch, channels, extent...], y and dy [batch, features, places...]. Known once
 /// sites are bound, so in forward and backward, and the same in both.
 bool takes_images(RunContext& context, SiteRef site);
+
+/// Says that backward passes the gradient of output 0 to input `index` as it is. Where no other layer reads
+/// that value the two are one memory: backward then finds them so, and has nothing to do.
+void passes_gradient(InferContext& context, int index);
 
 /// Makes output `index`, declared before, be `memory` itself, which the layer owns in its device and which
 /// lives as long as the layer does: a constant, or what a graph of its own leaves. Forward finds it as its

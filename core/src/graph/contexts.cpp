@@ -106,11 +106,14 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
 
 SiteRef LayerInference::convolution_site(const SiteSpec& spec, const ConvolutionSpec& images) {
   const WindowSpec& window = images.window;
-  if (spec.channels_first || spec.input >= 0 || spec.first_weight_row != 0 || spec.n != images.features ||
-      spec.m != images.batch * window.places() || spec.k != images.channels * window.offsets()) {
+  const bool by_points = window.offsets() == 1 && window.places() == window.elements();
+  if ((spec.channels_first && !by_points) || spec.input >= 0 || spec.first_weight_row != 0 ||
+      spec.n != images.features || spec.m != images.batch * window.places() ||
+      spec.k != images.channels * window.offsets()) {
     fail_plugin(
         fmt::format("node '{}': a site with m = {}, n = {}, k = {} is none of images of {} samples, {} "
-                    "channels, {} features, {} places and {} offsets, all of the weight, x as rows",
+                    "channels, {} features, {} places and {} offsets, all of the weight, x as rows, or as "
+                    "points with channels first",
                     node().spec.name, spec.m, spec.n, spec.k, images.batch, images.channels, images.features,
                     window.places(), window.offsets()));
   }
@@ -123,6 +126,12 @@ void LayerInference::keep_output(int index) {
   Node& self = node();
   self.keeps_output.resize(self.outputs.size(), false);
   self.keeps_output.at(index) = true;
+}
+
+void LayerInference::passes_gradient(int index) {
+  Node& self = node();
+  self.passes_gradient.resize(self.inputs.size(), false);
+  self.passes_gradient.at(index) = true;
 }
 
 bool LayerInference::lend_output(int index, const TensorView& memory) {
@@ -148,6 +157,10 @@ TENON_ABI_BEGIN
 SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images) {
   auto* own = dynamic_cast<graph::LayerInference*>(&context);
   return own == nullptr ? context.linear_site(site) : own->convolution_site(site, images);
+}
+
+void passes_gradient(InferContext& context, int index) {
+  if (auto* own = dynamic_cast<graph::LayerInference*>(&context)) own->passes_gradient(index);
 }
 
 bool lend_output(InferContext& context, int index, const TensorView& memory) {

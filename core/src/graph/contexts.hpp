@@ -44,6 +44,7 @@ class LayerInference final : public InferContext {
   SiteRef convolution_site(const SiteSpec& spec, const ConvolutionSpec& images);
   void keep_input(int index) override { node().keeps_input.at(index) = true; }
   void keep_output(int index) override;
+  void passes_gradient(int index);
   bool lend_output(int index, const TensorView& memory);
   void offer_epilogue(Epilogue map) override;
   void held(std::string_view what, std::size_t bytes) override;

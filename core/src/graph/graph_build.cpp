@@ -15,56 +15,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace tenon::graph {
-
-// The memory plan. Greedy placement: large buffers first, each at the lowest offset that is free throughout
-// its life.
-
-namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-bool alive_together(const Lifetime& a, const Lifetime& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
-
-}  // namespace
-
-std::size_t place(std::vector<Lifetime>& buffers) {
-  std::vector<std::size_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    if (buffers[a].bytes != buffers[b].bytes) return buffers[a].bytes > buffers[b].bytes;
-    return buffers[a].first < buffers[b].first;
-  });
-
-  std::size_t total = 0;
-  std::vector<const Lifetime*> placed;
-  for (std::size_t index : order) {
-    Lifetime& buffer = buffers[index];
-    std::vector<const Lifetime*> neighbours;
-    for (const Lifetime* other : placed) {
-      if (other->bytes > 0 && alive_together(*other, buffer)) neighbours.push_back(other);
-    }
-    std::sort(neighbours.begin(), neighbours.end(),
-              [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; });
-    std::size_t offset = 0;
-    for (const Lifetime* other : neighbours) {
-      if (offset + aligned(buffer.bytes) <= other->offset) break;
-      offset = std::max(offset, other->offset + aligned(other->bytes));
-    }
-    buffer.offset = offset;
-    total = std::max(total, offset + aligned(buffer.bytes));
-    placed.push_back(&buffer);
-  }
-  return total;
-}
 
 // Folding of pointwise layers into the sites that produce their input. A map is folded where this has no
 // visible effect: the product has no other reader, and no backward reads the value between product and map,
@@ -692,6 +644,7 @@ class Builder {
   /// When a node's backward pass runs, on the planner's scale: node i runs forward at i.
   int backward_time(int node) const { return 2 * static_cast<int>(build_->nodes.size()) - 1 - node; }
   bool is_read(const GraphValue& value) const;
+  void share_gradients();
   void plan_values(Planner& planner);
   void plan_nodes(Planner& planner);
   void plan_memory();
@@ -758,9 +711,36 @@ bool Builder::is_read(const GraphValue& value) const {
                      [&](int reader) { return !base::at(build_->nodes, reader).skipped; });
 }
 
+/// From the last node to the first, so that a chain of them ends at the gradient that a node writes.
+void Builder::share_gradients() {
+  for (std::size_t i = build_->nodes.size(); i-- > 0;) {
+    const Node& node = build_->nodes[i];
+    if (!node.runs_backward) continue;
+    const int output = node.outputs.at(0);
+    const GraphValue& whole = base::at(build_->values, output);
+    for (std::size_t in = 0; in < node.passes_gradient.size(); ++in) {
+      GraphValue& part = value_of(node.inputs[in]);
+      const bool is_alike =
+          part.spec.dtype == whole.spec.dtype && part.spec.shape.elements() == whole.spec.shape.elements();
+      if (!node.passes_gradient[in] || !part.has_gradient || !whole.has_gradient || part.producer < 0 ||
+          part.readers.size() != 1 || !is_alike)
+        continue;
+      part.gradient_of = whole.gradient_of < 0 ? output : whole.gradient_of;
+    }
+  }
+}
+
 void Builder::plan_values(Planner& planner) {
   const int end = 2 * static_cast<int>(build_->nodes.size());
-  for (GraphValue& value : build_->values) {
+  share_gradients();
+  std::vector<int> gradient_ends(build_->values.size());
+  for (std::size_t i = 0; i < build_->values.size(); ++i) {
+    const GraphValue& value = build_->values[i];
+    int& last = gradient_ends[value.gradient_of < 0 ? i : static_cast<std::size_t>(value.gradient_of)];
+    last = std::max(last, value.producer < 0 ? end : backward_time(value.producer));
+  }
+  for (std::size_t i = 0; i < build_->values.size(); ++i) {
+    GraphValue& value = build_->values[i];
     const bool data = value.producer < 0;
     if (spec_.only_kept && !value.kept && !is_read(value)) continue;
     int last = data || spec_.keep_values || value.kept ? end : value.producer;
@@ -789,13 +769,12 @@ void Builder::plan_values(Planner& planner) {
     } else if (value.stored_as < 0) {
       planner.add_value(value.data, value.spec, written_at(value), last, value.name);
     }
-    if (value.has_gradient) {
+    if (value.has_gradient && value.gradient_of < 0) {
       int first = end;
       for (int reader : value.readers) {
         if (base::at(build_->nodes, reader).runs_backward) first = std::min(first, backward_time(reader));
       }
-      planner.add_value(value.gradient, value.spec, first, data ? end : backward_time(value.producer),
-                        value.name + " (gradient)");
+      planner.add_value(value.gradient, value.spec, first, gradient_ends[i], value.name + " (gradient)");
     }
   }
 }
@@ -842,6 +821,8 @@ void Builder::plan_memory() {
   planner.finish(*spec_.device, budget_);
   for (GraphValue& value : build_->values) {
     if (value.stored_as >= 0) value.data = base::at(build_->values, value.stored_as).data;
+    if (value.gradient_of >= 0)
+      value.gradient = base::at(build_->values, value.gradient_of).gradient.reshaped(value.spec.shape);
   }
 
   std::size_t copies = 0;

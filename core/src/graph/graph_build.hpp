@@ -2,6 +2,7 @@
 // contexts.cpp shows it to layers and executor.cpp runs it.
 #pragma once
 
+#include "graph/memory_plan.hpp"
 #include "graph/parameter_set.hpp"
 
 #include <tenon/executor.hpp>
@@ -17,24 +18,6 @@
 #include <vector>
 
 namespace tenon::graph {
-
-// Static memory planning: buffers with known lifetimes are placed in one block so that those alive together
-// never overlap. Pure; it knows nothing of layers.
-
-/// A buffer that is alive in every step of [first, last].
-struct Lifetime {
-  std::size_t bytes = 0;
-  int first = 0;
-  int last = 0;
-  std::string what;        ///< for the printed plan
-  std::size_t offset = 0;  ///< result, a multiple of 64
-};
-
-/// Places all buffers; returns the size of the block. Greedy by size (large first, then early first), lowest
-/// free offset.
-std::size_t place(std::vector<Lifetime>& buffers);
-
-// The graph.
 
 /// Returns the place of an executor's rank.
 inline MeshPlace place_of(const ExecutorSpec& spec) {
@@ -96,6 +79,7 @@ struct GraphValue {
   bool has_gradient = false;  ///< some reader's backward writes it
   bool kept = false;          ///< ExecutorSpec::keep names it
   int stored_as = -1;         ///< value whose memory it is: the only reader's map is folded into the producer
+  int gradient_of = -1;       ///< value whose gradient's memory its gradient is: the only reader passes it on
   TensorView data, gradient;
   TensorView lent;  ///< memory of the layer that makes it, in place of planned memory
 };
@@ -131,6 +115,7 @@ struct Node {
   std::vector<WorkspaceMemory> workspaces;
   std::vector<std::unique_ptr<Site>> sites;
   std::vector<bool> keeps_input, keeps_output;
+  std::vector<bool> passes_gradient;  ///< to that input: the gradient of output 0, unchanged
   bool runs_backward = false;
   bool talks = false;                  ///< its forward takes all replicas
   bool skipped = false;                ///< ExecutorSpec::only_kept: no kept output depends on it

@@ -1,5 +1,5 @@
 // The memory plan: buffers alive together never overlap, and dead memory is used again.
-#include "graph/graph_build.hpp"
+#include "graph/memory_plan.hpp"
 
 #include <gtest/gtest.h>
 

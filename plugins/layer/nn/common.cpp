@@ -34,7 +34,7 @@ ParameterSpec vector_parameter(const InferContext& context, std::string_view mem
 }
 
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink) {
-  if (sink.view.empty()) return;
+  if (sink.view.empty() || sink.view.data == gradient.data) return;
   if (sink.accumulate) {
     elementwise.axpy(1.0, flat(gradient), flat(sink.view));
   } else {

@@ -1,5 +1,6 @@
-// Maps fused into the sites before them: where it happens, that the numbers stay the same, and where it must
-// not.
+// Memory that nodes of a graph share. Maps fused into the sites before them: where it happens, that the
+// numbers stay the same, and where it must not. Gradients that a layer passes on: one memory, where no other
+// reader adds to them.
 #include "cases.hpp"
 
 #include <gmock/gmock.h>
@@ -113,6 +114,55 @@ TEST_F(Epilogues, NothingIsFoldedThatSomebodyElseReads) {
   c.nodes[0].inputs = {"map_input"};
   EXPECT_THAT(harness(bench, *precision, c, false, true).executor().folded_nodes(), IsEmpty())
       << "a data field";
+}
+
+/// x -> a, b -> a + b -> flat -> linear, whose result is pulled.
+LayerCase sum_of_two(const std::vector<std::string>& added) {
+  const std::vector<NamedOption> nine{{"features", Integer{9}}};
+  return {"sum",
+          {{"a", "linear", {"x"}, nine},
+           {"b", "linear", {"x"}, nine},
+           {"sum", "residual", added, {}},
+           {"flat", "flatten", {"sum"}, {}},
+           {"last", "linear", {"flat"}, {{"features", Integer{3}}}}},
+          {"last"},
+          {real_field("x", Shape{5, 7})}};
+}
+
+std::size_t planned_without_reuse(LayerHarness made) {
+  for (const PlanLine& line : made.executor().memory_plan())
+    if (line.what == "the same without reuse") return line.bytes;
+  return 0;
+}
+
+TEST_F(Epilogues, GradientsThatAreOnlyPassedOnTakeNoMemoryOfTheirOwn) {
+  Bench bench("cpu", "reference", 1);
+  const auto precision = bench.make_component<Precision>("fp64", "");
+  constexpr std::size_t kValue = 5 * 9 * sizeof(double);
+  const auto planned = [&](const LayerCase& c) {
+    return planned_without_reuse(harness(bench, *precision, c, false, true));
+  };
+  // a, b, sum and flat, and one gradient for all four.
+  LayerCase short_one = sum_of_two({"a", "b"});
+  short_one.nodes.erase(short_one.nodes.begin() + 1, short_one.nodes.begin() + 4);
+  short_one.nodes[1].inputs = {"a"};
+  EXPECT_EQ(planned(sum_of_two({"a", "b"})), planned(short_one) + 3 * kValue);
+  // Two readers of a: what the sum passes to it is added to.
+  LayerCase pulled = sum_of_two({"a", "b"});
+  pulled.pulled.push_back("a");
+  const std::size_t with_a = planned(pulled);
+  EXPECT_GE(with_a, planned(sum_of_two({"a", "b"})) + kValue);
+}
+
+TEST_F(Epilogues, GradientsThatAreOnlyPassedOnAreThoseOfTheSum) {
+  Bench bench("cpu", "reference", 1);
+  const auto precision = bench.make_component<Precision>("fp64", "");
+  // a + a: its gradient is the sum's, twice; a + b: each of them has the sum's.
+  for (const auto& added : {std::vector<std::string>{"a", "b"}, {"a", "a"}}) {
+    std::string where;
+    LayerHarness made = harness(bench, *precision, sum_of_two(added), false, true);
+    EXPECT_LT(made.finite_difference_error(where), 1e-9) << added[1] << ", worst: " << where;
+  }
 }
 
 }  // namespace

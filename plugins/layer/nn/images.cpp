@@ -275,6 +275,7 @@ void Flatten::infer(InferContext& context) {
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   context.output(placed(context, flattened(context, expect_parts(context, 0))));
+  passes_gradient(context, 0);
 }
 
 void Flatten::forward(ForwardContext& context) {

@@ -44,6 +44,7 @@ void Residual::infer(InferContext& context) {
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   context.output({part, context.activations(), a});
+  for (int i = 0; i < 2; ++i) passes_gradient(context, i);
 }
 
 void Residual::forward(ForwardContext& context) {
