@@ -1,12 +1,26 @@
-// Layer `channel_linear`: one product per sample, on a channels-first site.
+// Layer `channel_linear`: products of all samples at once where the device convolves images, else one per
+// sample, on a channels-first site.
 #include "channel_linear.hpp"
 
 #include <fmt/format.h>
+#include <tenon/ops/convolution.hpp>
 
 #include <algorithm>
 #include <cmath>
 
 namespace tenon::fno {
+
+namespace {
+
+/// Points are a plane of any height to a window of one point; devices compute some rows of it at a time.
+std::int64_t width_of(std::int64_t points) {
+  constexpr std::int64_t kMost = 256;
+  std::int64_t width = std::min(points, kMost);
+  while (points % width != 0) --width;
+  return width;
+}
+
+}  // namespace
 
 void ChannelLinear::infer(InferContext& context) {
   const Layout layout = expect_field(context, 0);
@@ -41,15 +55,22 @@ void ChannelLinear::infer(InferContext& context) {
   }
   // A rank without points declares its product all the same, since precision policies count them.
   const std::int64_t row = std::max<std::int64_t>(1, points_);
-  site_ = context.linear_site({.module = options_.text("module"),
-                               .weight = weight_,
-                               .m = std::max<std::int64_t>(1, batch_) * row,
-                               .n = out_,
-                               .k = in_,
-                               .bias = has_bias_,
-                               .chunk = row,
-                               .output = 0,
-                               .channels_first = true});
+  const SiteSpec site{.module = options_.text("module"),
+                      .weight = weight_,
+                      .m = std::max<std::int64_t>(1, batch_) * row,
+                      .n = out_,
+                      .k = in_,
+                      .bias = has_bias_,
+                      .chunk = row,
+                      .output = 0,
+                      .channels_first = true};
+  WindowSpec point;
+  point.extent[0] = row / width_of(row), point.extent[1] = width_of(row);
+  site_ = batch_ * points_ == 0
+              ? context.linear_site(site)
+              : convolution_site(context, site,
+                                 {.window = point, .batch = batch_, .channels = in_, .features = out_});
+  height_ = point.extent[0];
   context.keep_input(0);
   context.output(placed(context, y));
 }
@@ -58,20 +79,33 @@ TensorView ChannelLinear::sample(const TensorView& view, std::int64_t index) con
   return view.rows(index, index + 1).reshaped({view.shape[1], points_});
 }
 
+TensorView ChannelLinear::images(const TensorView& view) const {
+  return view.reshaped({batch_, view.shape[1], height_, points_ / height_});
+}
+
 void ChannelLinear::forward(ForwardContext& context) {
   const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
+  if (takes_images(context, site_))
+    return context.fprop(site_, images(context.input(0)), bias, images(context.output(0)), 0);
   for (std::int64_t i = 0; points_ > 0 && i < batch_; ++i)
     context.fprop(site_, sample(context.input(0), i), bias, sample(context.output(0), i), i * points_);
 }
 
 void ChannelLinear::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  if (batch_ * points_ == 0) weight_sum_.clear(*elementwise_, dw);
-  for (std::int64_t i = 0; points_ > 0 && i < batch_; ++i) {
-    const TensorView dy = sample(context.output_gradient(0), i);
-    if (!dw.view.empty())
-      context.wgrad(site_, sample(context.input(0), i), dy, weight_sum_.adds(dw) || i > 0, i * points_);
-    if (!dx.view.empty()) context.dgrad(site_, dy, sample(dx.view, i), dx.accumulate, i * points_);
+  const TensorView dy = context.output_gradient(0);
+  if (batch_ * points_ == 0) {
+    weight_sum_.clear(*elementwise_, dw);
+  } else if (takes_images(context, site_)) {
+    if (!dw.view.empty()) context.wgrad(site_, images(context.input(0)), images(dy), weight_sum_.adds(dw), 0);
+    if (!dx.view.empty()) context.dgrad(site_, images(dy), images(dx.view), dx.accumulate, 0);
+  } else {
+    for (std::int64_t i = 0; i < batch_; ++i) {
+      const TensorView one = sample(dy, i);
+      if (!dw.view.empty())
+        context.wgrad(site_, sample(context.input(0), i), one, weight_sum_.adds(dw) || i > 0, i * points_);
+      if (!dx.view.empty()) context.dgrad(site_, one, sample(dx.view, i), dx.accumulate, i * points_);
+    }
   }
   if (!dw.view.empty()) weight_sum_.close(dw);
   if (has_bias_) add_bias_gradient(context);

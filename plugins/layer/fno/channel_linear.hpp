@@ -40,9 +40,11 @@ class ChannelLinear final : public Layer {
   void add_bias_gradient(BackwardContext& context);
   /// [channels, points] of one sample.
   TensorView sample(const TensorView& view, std::int64_t index) const;
+  /// [batch, channels, height, width], one point after the other.
+  TensorView images(const TensorView& view) const;
 
   const Options& options_;  // outlives the layer
-  std::int64_t batch_ = 0, points_ = 0, in_ = 0, out_ = 0;
+  std::int64_t batch_ = 0, points_ = 0, height_ = 1, in_ = 0, out_ = 0;
   bool has_bias_ = false;
   Elementwise* elementwise_ = nullptr;
   PartNormOps* sets_ = nullptr;
