@@ -715,7 +715,7 @@ bool Builder::is_read(const GraphValue& value) const {
 void Builder::share_gradients() {
   for (std::size_t i = build_->nodes.size(); i-- > 0;) {
     const Node& node = build_->nodes[i];
-    if (!node.runs_backward) continue;
+    if (!node.runs_backward || node.passes_gradient.empty()) continue;
     const int output = node.outputs.at(0);
     const GraphValue& whole = base::at(build_->values, output);
     for (std::size_t in = 0; in < node.passes_gradient.size(); ++in) {

@@ -14,10 +14,10 @@ namespace {
 
 /// Points are a plane of any height to a window of one point; devices compute some rows of it at a time.
 std::int64_t width_of(std::int64_t points) {
-  constexpr std::int64_t kMost = 256;
+  constexpr std::int64_t kMost = 256, kLeast = 16;
   std::int64_t width = std::min(points, kMost);
-  while (points % width != 0) --width;
-  return width;
+  while (width >= kLeast && points % width != 0) --width;
+  return width < kLeast ? points : width;
 }
 
 }  // namespace
