@@ -451,6 +451,12 @@ bool Judge::follows_clock() const {
                              TENON_CAP_NONDETERMINISTIC) != 0;
 }
 
+/// Whether replicas read and write rows of one table in the order of their clocks.
+bool Judge::rows_on_request() const {
+  const Value* const rows = config_.find("parallel.rows");
+  return rows != nullptr && rows->text() == "request";
+}
+
 /// Why a resume of this run need not have the bits of the whole run; "" if it must.
 std::string Judge::inexact_resume(const std::string& name) const {
   if (follows_clock()) return "exchanges follow the clock, and no save holds what was on its way";
@@ -733,8 +739,10 @@ Judge::Answer Judge::stated() {
     const Value* const table = section.is_list ? nullptr : request_.root.find(section.table);
     if (table == nullptr) continue;
     try {
-      // Its saves stop those exchanges, and an emulated job fails where identities are of runs that do not.
-      if (section.table == "recovery" && (follows_clock() || request_.root.find("emulate") != nullptr))
+      // Its saves stop those exchanges, and the requests of replicas for rows; an emulated job fails where
+      // identities are of runs that do not.
+      if (section.table == "recovery" &&
+          (follows_clock() || rows_on_request() || request_.root.find("emulate") != nullptr))
         continue;
       for (identities::Stated& one : identities::stated_by(runtime_.registry(), host_, section.kind, *table))
         asked.push_back({std::string(section.table), std::move(one)});
@@ -794,8 +802,12 @@ Judge::Answer Judge::memory() {
         fmt::format("the run {}.{}", base::describe_exit(child, kChildLimit), base::last_words(child.words)),
         {"tenon check case.toml", train_command("case.toml", "a")});
   const double peak = read_ending("measured").result.peak_anonymous_mb;
-  // A process has memory that no plan includes: libraries, generated kernels, stacks, buffers of observers.
-  const double bound = 1.25 * predicted + 64;
+  // A process has memory that no plan includes: libraries, generated kernels, stacks, buffers of observers;
+  // and each of its ranks the samples of its data set.
+  constexpr double kOfProcess = 48, kOfRank = 16;  // MiB
+  const Value* const ranks = config_.find("parallel.ranks");
+  const double bound =
+      1.25 * predicted + kOfProcess + kOfRank * static_cast<double>(ranks == nullptr ? 1 : ranks->integer());
   if (peak <= bound) return Answer::held();
   return Answer::failed(
       fmt::format("expected at most {:.1f} MiB ({:.1f} predicted), found {:.1f}", bound, predicted, peak),

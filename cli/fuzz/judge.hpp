@@ -77,6 +77,7 @@ class Judge {
   Answer started_again(bool twice, bool by_signal);
   Answer over(const std::string& transport);
   bool follows_clock() const;
+  bool rows_on_request() const;
   std::string inexact_resume(const std::string& name) const;
   bool keeps_its_device_by_defaults();
 
