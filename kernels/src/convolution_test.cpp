@@ -46,7 +46,7 @@ const Case kCases[] = {
      {1, 1}},
     {"points", 3, 20, 33, {.in = {1, 24, 32}}},
     {"points of small planes", 70, 5, 14, {.in = {1, 2, 16}}},
-    {"points of many channels", 2, 600, 5, {.in = {1, 4, 256}}},
+    {"points of many channels", 2, 600, 5, {.in = {1, 10, 256}}},
     {"points in rows of no whole vector", 9, 7, 9, {.in = {1, 5, 13}}},
     {"points, stride 2", 5, 20, 33, {.in = {1, 7, 8}, .stride = {1, 2, 2}}},
     {"stride 2 down",

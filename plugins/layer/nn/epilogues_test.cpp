@@ -116,12 +116,13 @@ TEST_F(Epilogues, NothingIsFoldedThatSomebodyElseReads) {
       << "a data field";
 }
 
-/// x -> a, b -> a + b -> flat -> linear, whose result is pulled.
+/// x -> h -> a, b -> a + b -> flat -> linear, whose result is pulled.
 LayerCase sum_of_two(const std::vector<std::string>& added) {
   const std::vector<NamedOption> nine{{"features", Integer{9}}};
   return {"sum",
-          {{"a", "linear", {"x"}, nine},
-           {"b", "linear", {"x"}, nine},
+          {{"h", "linear", {"x"}, nine},
+           {"a", "linear", {"h"}, nine},
+           {"b", "linear", {"h"}, nine},
            {"sum", "residual", added, {}},
            {"flat", "flatten", {"sum"}, {}},
            {"last", "linear", {"flat"}, {{"features", Integer{3}}}}},
@@ -144,8 +145,8 @@ TEST_F(Epilogues, GradientsThatAreOnlyPassedOnTakeNoMemoryOfTheirOwn) {
   };
   // a, b, sum and flat, and one gradient for all four.
   LayerCase short_one = sum_of_two({"a", "b"});
-  short_one.nodes.erase(short_one.nodes.begin() + 1, short_one.nodes.begin() + 4);
-  short_one.nodes[1].inputs = {"a"};
+  short_one.nodes.erase(short_one.nodes.begin() + 2, short_one.nodes.begin() + 5);
+  short_one.nodes[2].inputs = {"a"};
   EXPECT_EQ(planned(sum_of_two({"a", "b"})), planned(short_one) + 3 * kValue);
   // Two readers of a: what the sum passes to it is added to.
   LayerCase pulled = sum_of_two({"a", "b"});
