@@ -116,11 +116,12 @@ TEST_F(Epilogues, NothingIsFoldedThatSomebodyElseReads) {
       << "a data field";
 }
 
-/// x -> h -> a, b -> a + b -> flat -> linear, whose result is pulled.
+/// The gradient of h is larger than those after it, so that it is placed first, and over what is free by
+/// then. x -> h -> a, b -> a + b -> flat -> linear, whose result is pulled.
 LayerCase sum_of_two(const std::vector<std::string>& added) {
   const std::vector<NamedOption> nine{{"features", Integer{9}}};
   return {"sum",
-          {{"h", "linear", {"x"}, nine},
+          {{"h", "linear", {"x"}, {{"features", Integer{20}}}},
            {"a", "linear", {"h"}, nine},
            {"b", "linear", {"h"}, nine},
            {"sum", "residual", added, {}},
