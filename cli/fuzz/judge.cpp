@@ -337,8 +337,7 @@ Judge::Answer Judge::trains() {
   const bool by_recovery = ending.text.find("(recovery.") != std::string::npos;
   if (ending.status == 1 && by_recovery && ending.text.find("training diverged") != std::string::npos)
     return Answer::left_out("training diverged, and the recovery ended the run");
-  constexpr int kLostDevice = 4;
-  if (ending.status == kLostDevice && keeps_its_device_by_defaults())
+  if (ending.status == static_cast<int>(ErrorKind::kDeviceLost) && keeps_its_device_by_defaults())
     return Answer::left_out("options of the device say that it is lost");
   if (ending.threw || ending.status != 0 || ending.result.status != "completed") {
     return Answer::failed(fmt::format("check accepts it, and train ends with status {}: {}", ending.status,

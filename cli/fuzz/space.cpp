@@ -33,6 +33,7 @@ struct Attempt {
   double turns;      ///< share of the components that take turns; the others are drawn, or left out
   std::size_t kept;  ///< components of the pair that stay
 };
+/// In order: with the composition's own base, with other ones, and at last without its pair.
 constexpr Attempt kAttemptsWithOwnBase[] = {
     {0.4, 0.06, false, false, false, 1, 2}, {0.2, 0, false, true, false, 1, 2},
     {0.3, 0, false, false, false, 0.8, 2},  {0.15, 0, true, false, false, 0.8, 2},
@@ -300,10 +301,11 @@ std::vector<Space::Named> Space::kept_by(std::uint64_t index, int attempt) const
   return attempt_of(attempt).kept == 1 ? std::vector{first} : std::vector{first, second};
 }
 
-std::string Space::choice(std::string_view kind, std::uint64_t index, int attempt) const {
+std::string Space::choice(std::string_view kind, std::uint64_t index, int attempt,
+                          const std::vector<Named>& kept) const {
   if (!varies(kind)) return "";
-  for (const auto& [kept, id] : kept_by(index, attempt))
-    if (kept == kind) return id;
+  for (const auto& [kept_kind, id] : kept)
+    if (kept_kind == kind) return id;
   Draws draws(request_.seed, fmt::format("fuzz.choice.{}.{}", kind, attempt), index);
   if (draws.chance(attempt_of(attempt).turns)) return turn(kind, index);
   const std::vector<std::string> ids = registry_.ids(kind);
@@ -327,13 +329,15 @@ const Base& Space::base_of(std::uint64_t index, int attempt) const {
 Composition Space::draw(std::uint64_t index, int attempt) const {
   const Base& base = base_of(index, attempt);
   Composition drawn{index, base.name, base.root};
-  draw_components(drawn.root, base, index, attempt);
-  draw_tables(drawn.root, base, index, attempt);
+  const std::vector<Named> kept = kept_by(index, attempt);
+  draw_components(drawn.root, base, index, attempt, kept);
+  draw_tables(drawn.root, base, index, attempt, kept);
   draw_core(drawn.root, base, index, attempt);
   return drawn;
 }
 
-void Space::draw_components(Value& root, const Base& base, std::uint64_t index, int attempt) const {
+void Space::draw_components(Value& root, const Base& base, std::uint64_t index, int attempt,
+                            const std::vector<Named>& kept) const {
   Draws draws(request_.seed, fmt::format("fuzz.components.{}", attempt), index);
   OptionRequest options{registry_, draws, attempt_of(attempt).options, 2, request_.folder};
   // Options of the model and its data, rarely: most of them are sizes that must fit one another.
@@ -343,8 +347,8 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
     const Value* const type = found == nullptr ? nullptr : found->find("type");
     if (type == nullptr || base.is_file) continue;
     const std::string id = type->text();
-    Value kept = std::move(*found);
-    *found = draw_component(kind, id, options, std::move(kept));
+    Value own = std::move(*found);
+    *found = draw_component(kind, id, options, std::move(own));
   }
   // Data that keep what they have made would write beside the files of all runs.
   if (Value* const data = root.find("data"); data != nullptr && !base.is_file && !request_.folder.empty()) {
@@ -355,7 +359,7 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
   options.share = attempt_of(attempt).options;
   for (const DrawnKind& one : kSingle) {
     const bool keeps = base.is_file && root.find(one.table) != nullptr && draws.chance(0.5);
-    const std::string id = choice(one.kind, index, attempt);
+    const std::string id = choice(one.kind, index, attempt, kept);
     if (keeps || id.empty()) {
       if (one.otherwise != nullptr && root.find(one.table) == nullptr)
         set_member(root, fmt::format("{}.type", one.table), Value(std::string(one.otherwise)));
@@ -365,14 +369,14 @@ void Space::draw_components(Value& root, const Base& base, std::uint64_t index, 
   }
 }
 
-void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt) const {
+void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt,
+                        const std::vector<Named>& kept) const {
   Draws draws(request_.seed, fmt::format("fuzz.tables.{}", attempt), index);
   OptionRequest options{registry_, draws, attempt_of(attempt).options, 2, request_.folder};
-  const std::vector<Named> kept = kept_by(index, attempt);
   const auto is_kept = [&](std::string_view kind) {
     return std::any_of(kept.begin(), kept.end(), [&](const Named& one) { return one.first == kind; });
   };
-  if (const std::string first = choice("observer/1", index, attempt); !first.empty()) {
+  if (const std::string first = choice("observer/1", index, attempt, kept); !first.empty()) {
     const std::uint64_t least = is_kept("observer/1") ? 1 : 0;
     const std::uint64_t count = std::max(least, std::vector<std::uint64_t>{0, 1, 1, 2, 3}[draws.below(5)]);
     const std::vector<std::string> ids = registry_.ids("observer/1");
@@ -384,7 +388,7 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
     }
     if (!observers.empty()) root.set("observe", Value(std::move(observers)), {});
   }
-  const std::string tier = choice("tier/1", index, attempt);
+  const std::string tier = choice("tier/1", index, attempt, kept);
   if (base.has_rows && !tier.empty() && (!base.is_file || draws.chance(0.25))) {
     Value place;
     place.set("match", Value(std::string("*")), {});
@@ -407,7 +411,7 @@ void Space::draw_tables(Value& root, const Base& base, std::uint64_t index, int 
     if (draws.chance(0.2)) tables.set("prefetch", Value(draws.between(0, 3)), {});
     root.set("tables", std::move(tables), {});
   }
-  const std::string power = choice("power/1", index, attempt);
+  const std::string power = choice("power/1", index, attempt, kept);
   if (!power.empty() && (is_kept("power/1") || draws.chance(0.6))) {
     Value table;
     table.set(draws.chance(0.5) ? "source" : "actuator", component("power/1", power, options), {});

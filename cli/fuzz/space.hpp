@@ -61,13 +61,16 @@ class Space {
   /// The components that a composition keeps while others beside them are drawn again.
   std::vector<Named> kept_by(std::uint64_t index, int attempt) const;
   /// The type that an attempt takes; "": none.
-  std::string choice(std::string_view kind, std::uint64_t index, int attempt) const;
+  std::string choice(std::string_view kind, std::uint64_t index, int attempt,
+                     const std::vector<Named>& kept) const;
   Value component(std::string_view kind, const std::string& type, OptionRequest& options,
                   const Value& kept = Value()) const;
   std::vector<std::size_t> order_of_bases(std::uint64_t round) const;
   const Base& base_of(std::uint64_t index, int attempt) const;
-  void draw_components(Value& root, const Base& base, std::uint64_t index, int attempt) const;
-  void draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt) const;
+  void draw_components(Value& root, const Base& base, std::uint64_t index, int attempt,
+                       const std::vector<Named>& kept) const;
+  void draw_tables(Value& root, const Base& base, std::uint64_t index, int attempt,
+                   const std::vector<Named>& kept) const;
   void draw_core(Value& root, const Base& base, std::uint64_t index, int attempt) const;
 
   Registry& registry_;
