@@ -278,10 +278,15 @@ std::string difference(FileSystem& files, const RunResult& own, const RunResult&
   const std::vector<std::string> names = left.names();
   if (names != right.names()) return "the runs have other parameters";
   double largest = 0;
-  for (const std::string& name : names)
-    if (left.is_real(name)) largest = std::max(largest, largest_of(left.read(name)));
+  std::vector<std::vector<double>> weights;
   for (const std::string& name : names) {
-    const std::vector<double> a = left.read(name), b = right.read(name);
+    weights.push_back(left.read(name));
+    if (left.is_real(name)) largest = std::max(largest, largest_of(weights.back()));
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const std::vector<double>& a = weights[i];
+    const std::vector<double> b = right.read(name);
     if (a.size() != b.size()) return fmt::format("'{}' has {} elements and {}", name, a.size(), b.size());
     const double scale = std::max({largest_of(a), largest_of(b), kSmallTensor * largest});
     const double found = distance(a, b);
