@@ -241,7 +241,8 @@ std::uint32_t Actuator::change(Command command, double run_s) {
   place.ns.store(steady_ns(), std::memory_order_release);
   place.run_s.store(run_s, std::memory_order_release);
   place.word.store(word, std::memory_order_release);
-  word_.store(word, std::memory_order_release);
+  // Before notify_all looks for threads that wait: in the other order one could miss both, and sleep on.
+  word_.store(word, std::memory_order_seq_cst);
   return word;
 }
 
