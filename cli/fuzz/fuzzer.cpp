@@ -48,6 +48,21 @@ void write_or_fail(const fs::path& path, const std::string& text) {
     fail_config(fmt::format("tenon fuzz: {} cannot be written; choose another --out", path.string()));
 }
 
+/// What the runs of a judgement wrote, but for checkpoints and long files: a failure that does not come again
+/// can only be read there.
+void keep_records(const fs::path& from, const fs::path& to) {
+  constexpr std::uintmax_t kLongest = 1 << 20;
+  std::error_code ignored;
+  for (fs::recursive_directory_iterator at(from, ignored), end; at != end; at.increment(ignored)) {
+    if (at->path().filename() == "checkpoints") at.disable_recursion_pending();
+    if (at->is_symlink(ignored) || !at->is_regular_file(ignored) || at->file_size(ignored) > kLongest)
+      continue;
+    const fs::path copy = to / fs::relative(at->path(), from, ignored);
+    fs::create_directories(copy.parent_path(), ignored);
+    fs::copy_file(at->path(), copy, fs::copy_options::overwrite_existing, ignored);
+  }
+}
+
 /// The threads of one fuzz.
 class Fuzzer {
  public:
@@ -126,6 +141,8 @@ class Fuzzer {
     }
     if (judged.verdict.finding && is_old) judged.folder = old_[number].folder;
     if (judged.verdict.finding && !is_old && !stopped()) keep(asked, judged);
+    if (judged.verdict.finding && !judged.folder.empty())
+      keep_records(asked.folder, fs::path(judged.folder) / "records");
     std::error_code ignored;
     fs::remove_all(asked.folder, ignored);
     const std::lock_guard lock(mutex_);

@@ -89,6 +89,13 @@ TEST_F(FuzzCommand, ShrinksAndKeepsACaseThatReplayFindsAgain) {
   EXPECT_THAT(text, AllOf(HasSubstr("# identity: "), HasSubstr("# see: tenon train case.toml --run-dir a"),
                           HasSubstr("bug = \"weights\"")));
   EXPECT_LE(found.report.at("failures")[0].at("lines"), 25) << text;
+  int summaries = 0, checkpoints = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(found.folder(scratch_) / "records")) {
+    summaries += entry.path().filename() == "summary.json" ? 1 : 0;
+    checkpoints += entry.path().filename() == "checkpoints" ? 1 : 0;
+  }
+  EXPECT_GT(summaries, 0) << "what the runs wrote before the case was made smaller";
+  EXPECT_EQ(checkpoints, 0);
   const Ended again =
       scratch_.run({"fuzz", "--count", "0", "--replay", "first", "--out", "second", "--json"});
   const json report = json::parse(again.out, nullptr, false);
