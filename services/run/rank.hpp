@@ -73,9 +73,10 @@ class Rank final : private SlotQueue::Owner {
   bool run();
   const Trainer& trainer() const { return trainer_; }
   OnPolicy& on_policy() const { return services_->on_policy(); }
-  /// Writes why the run failed into this rank's log, if there is one already.
+  /// Writes why the run failed, and where this rank was, into its log, if there is one already.
   void log_failure(const std::string& why) {
-    if (with_.log != nullptr) with_.host.log(LogLevel::kError, "the run failed: " + why);
+    if (with_.log == nullptr) return;
+    with_.host.log(LogLevel::kError, "the run failed" + with_.account.stuck_text() + ": " + why);
   }
   Survivor& survivor() { return services_->survivor(); }
   int keep() const { return parts_.recovery->keep(); }

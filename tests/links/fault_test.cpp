@@ -88,6 +88,12 @@ TEST_P(Faults, T19_EndInOneErrorAndGoOnWithTheSameBits) {
     EXPECT_THAT(faulty.error, testing::ContainsRegex("rank [02] in slot [0-9]+, during the "))
         << "who missed it, and where";
     EXPECT_LT(took, 15) << "a deadline of 1.5 s passed once";
+    for (const char* log : {"/log.rank0.txt", "/log.rank1.txt", "/log.rank2.txt"})
+      EXPECT_THAT(integration::read_file(faulty.folder + log),
+                  testing::ContainsRegex("the run failed, after [0-9.]+ s in phase '[a-z]+': rank "))
+          << log << ": where each rank was";
+    EXPECT_THAT(integration::read_file(faulty.folder + "/log.rank0.txt"),
+                testing::HasSubstr("in phase 'communication'"));
   } else {
     EXPECT_LT(took, 10) << "nobody waited for a deadline";
   }

@@ -10,17 +10,29 @@
 #include <utility>
 
 namespace tenon::train {
+namespace {
+
+constexpr double kLongStay = 1;  // s
+
+}  // namespace
 
 void TimeAccount::start() {
   running_ = true;
   phase_ = Phase::kIdle;
   seconds_.fill(0);
+  long_stay_ = 0;
   since_ = began_ = clock_.now();
 }
 
 Phase TimeAccount::enter(Phase phase) {
   const double now = clock_.now();
-  seconds_[static_cast<std::size_t>(phase_)] += now - since_;
+  const double stay = now - since_;
+  seconds_[static_cast<std::size_t>(phase_)] += stay;
+  if (stay >= kLongStay) {
+    long_phase_ = phase_;
+    long_stay_ = stay;
+    long_until_ = now;
+  }
   since_ = now;
   if (phase != phase_) {
     for (PhaseObserver* listener : listeners_) listener->on_phase(phase, now);
@@ -43,6 +55,14 @@ void TimeAccount::listen(PhaseObserver& listener) {
 void TimeAccount::end() {
   const double now = clock_.now();
   for (PhaseObserver* listener : std::exchange(listeners_, {})) listener->on_phase(Phase::kEnd, now);
+}
+
+// An exception has left the scopes of phases by now, all at about the same time.
+std::string TimeAccount::stuck_text() {
+  if (!running_) return "";
+  enter(phase_);
+  if (long_stay_ == 0 || since_ - long_until_ >= kLongStay) return "";
+  return fmt::format(", after {:.1f} s in phase '{}'", long_stay_, phase_name(long_phase_));
 }
 
 RankTime TimeAccount::read() {

@@ -33,6 +33,9 @@ class TimeAccount {
   bool running() const { return running_; }
   /// Up to now; `overlapped_s` and `purposes` are left empty.
   RankTime read();
+  /// ", after 12.3 s in phase 'communication'" where the thread has just been in one phase for a second or
+  /// more, else "": a rank that is cut off says by it what it was waiting for.
+  std::string stuck_text();
   double seconds(Phase phase) const { return seconds_[static_cast<std::size_t>(phase)]; }
 
  private:
@@ -42,6 +45,9 @@ class TimeAccount {
   double since_ = 0, began_ = 0;
   Phase phase_ = Phase::kIdle;
   std::array<double, kPhases> seconds_{};
+  /// The newest stay of kLongStay in one phase.
+  Phase long_phase_ = Phase::kIdle;
+  double long_stay_ = 0, long_until_ = 0;
   std::vector<PhaseObserver*> listeners_;
 };
 
