@@ -84,6 +84,11 @@ std::chrono::steady_clock::duration bounded(double seconds) {
       std::chrono::duration<double>(std::clamp(seconds, 0.0, kYear)));
 }
 
+/// After so long a thread looks at its condition again even if it hears nothing. Condition variables of the
+/// GNU C library before 2.41 can lose a wake-up (its bug 25847); a rank that slept on to its deadline would
+/// end the run.
+constexpr std::chrono::seconds kLookAgain{1};
+
 }  // namespace
 
 WaitDeadline::WaitDeadline(double seconds) : time_(std::chrono::steady_clock::now() + bounded(seconds)) {}
@@ -93,8 +98,9 @@ ClockEvent::Outcome ClockEvent::wait(std::unique_lock<std::mutex>& lock, Clock& 
                                      std::string* why) {
   const OutsideCall waits;
   if (!clock.simulated()) {
-    return changed_.wait_until(lock, deadline.time()) == std::cv_status::timeout ? Outcome::kLate
-                                                                                 : Outcome::kWoken;
+    const auto until = std::min(deadline.time(), std::chrono::steady_clock::now() + kLookAgain);
+    const bool heard = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+    return heard || until < deadline.time() ? Outcome::kWoken : Outcome::kLate;
   }
   const int self = clock.current();
   if (self < 0) {

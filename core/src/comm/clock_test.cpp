@@ -220,6 +220,25 @@ TEST(ClockEvent, PassesOnWhyTheClockStopped) {
   EXPECT_THAT(why, HasSubstr("waits since 0 s for nothing"));
 }
 
+TEST(ClockEvent, SurvivesAWakeUpThatIsLost) {
+  const auto clock = make_wall_clock();
+  std::mutex mutex;
+  ClockEvent event;
+  bool done = false;
+  std::unique_lock lock(mutex);
+  std::thread other([&] {
+    const std::lock_guard mine(mutex);
+    done = true;  // and says nothing
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const WaitDeadline deadline(60);
+  while (!done && event.wait(lock, *clock, deadline, "the other") != ClockEvent::Outcome::kLate) continue;
+  lock.unlock();
+  other.join();
+  EXPECT_TRUE(done);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
 TEST(ClockEvent, IsLateOnTheWallClock) {
   const auto clock = make_wall_clock();
   std::mutex mutex;
