@@ -84,9 +84,8 @@ TENON_INLINE void quantize_blocks(const QuantizeArgs<Bf16>& a, const Stream& str
   }
   Bf16* values = a.values == nullptr ? nullptr : a.values + row * a.values_stride + column;
   std::uint8_t* codes = kCodes ? a.codes + row * a.codes_stride + column / 2 : nullptr;
-  alignas(64) float encode[kLanes], decode[kLanes];
-  store(encode, scales.encode);
-  store(decode, scales.decode);
+  const OfColumns encode(scales.encode), decode(scales.decode);
+  OfColumns::Register columns = OfColumns::first();
   const auto part = [&](int i) TENON_BODY {
     const std::int64_t at = i * kPartColumns;
     // The last register of a row may be half filled.
@@ -95,8 +94,9 @@ TENON_INLINE void quantize_blocks(const QuantizeArgs<Bf16>& a, const Stream& str
     IntPart drawn = {};
     if constexpr (kDraw != Draw::kNone) drawn = part_of_words(draws + at);
     alignas(16) std::uint8_t bytes[kPartLanes];
-    const IntPart result = quantize_words<kDraw, kClamp, kCodes>(words(i), of_blocks(encode, i),
-                                                                 of_blocks(decode, i), drawn, bytes);
+    const IntPart result =
+        quantize_words<kDraw, kClamp, kCodes>(words(i), encode.at(columns), decode.at(columns), drawn, bytes);
+    columns = OfColumns::after(columns);
     if constexpr (kCodes) __builtin_memcpy(codes + at / 2, bytes, n / 2);
     if (values == nullptr) return;
     if (kWhole || n == kPartColumns)
@@ -112,49 +112,82 @@ TENON_INLINE void quantize_blocks(const QuantizeArgs<Bf16>& a, const Stream& str
 /// Bits of the largest number below 7.
 constexpr std::int32_t kBelowSeven = 0x40dfffff;
 
-/// Up to 16 blocks 1x16 of a row, or false where something is not finite.
-template <Draw kDraw, bool kCodes, bool kWhole>
-TENON_INLINE bool quantize_row_part(const QuantizeArgs<Bf16>& a, const Stream& stream, std::int64_t row,
-                                    std::int64_t column, std::int64_t count, I& met) {
-  const Bf16* x = a.x + row * a.stride + column;
-  // So many registers do not fit: they are loaded twice.
-  alignas(64) Bf16 padded[kRowColumns];
-  if constexpr (!kWhole) {
-    __builtin_memcpy(padded, x, count * sizeof(Bf16));
-    __builtin_memset(padded + count, 0, (kRowColumns - count) * sizeof(Bf16));
-    x = padded;
-  } else {
-    for (int i = 0; i < kRowColumns; i += 32) __builtin_prefetch(x + i + kAhead);
-  }
-  const auto words = [&](int i) TENON_BODY { return load_words(x + i * kPartColumns); };
+/// What rounds up to 16 blocks 1x16 of a row.
+struct PartScales {
+  BlockScales blocks;
+  bool clamps;
+};
+
+/// Finds and stores the scales of `count` columns at (row, column), whose register i is words(i); false where
+/// something is not finite.
+template <class Registers>
+TENON_INLINE bool scale_part(const QuantizeArgs<Bf16>& a, Registers words, std::int64_t row,
+                             std::int64_t column, std::int64_t count, I& met, PartScales& scales) {
   const I amax = largest_of_blocks(words);
   met = max_magnitude(met, amax);
   if (any_beyond(amax, kExponentBits - 1)) return false;
-  const BlockScales scales = two_level_scales(amax, a.tensor);
+  scales.blocks = two_level_scales(amax, a.tensor);
+  // Below 7 the nearest is at most 6 by itself.
+  scales.clamps = any_beyond(bits_of(from_bits(amax) * scales.blocks.encode), kBelowSeven);
   if (a.scales != nullptr) {
     alignas(16) std::uint8_t bytes[kLanes];
-    for (int p = 0; p < kParts; ++p) store_low_bytes(bytes + p * kPartLanes, scales.bits.v[p]);
+    for (int p = 0; p < kParts; ++p) store_low_bytes(bytes + p * kPartLanes, scales.blocks.bits.v[p]);
     __builtin_memcpy(a.scales + row * a.scales_stride + column / kLanes, bytes, count / kLanes);
   }
-  // Below 7 the nearest is at most 6 by itself.
-  if (kDraw != Draw::kNone || any_beyond(bits_of(from_bits(amax) * scales.encode), kBelowSeven))
-    quantize_blocks<kDraw, true, kCodes, kWhole>(a, stream, words, row, column, count, scales);
-  else
-    quantize_blocks<kDraw, false, kCodes, kWhole>(a, stream, words, row, column, count, scales);
   return true;
 }
 
+template <Draw kDraw, bool kCodes, bool kWhole, class Registers>
+TENON_INLINE void quantize_part(const QuantizeArgs<Bf16>& a, const Stream& stream, Registers words,
+                                std::int64_t row, std::int64_t column, std::int64_t count,
+                                const PartScales& scales) {
+  if (kDraw != Draw::kNone || scales.clamps)
+    quantize_blocks<kDraw, true, kCodes, kWhole>(a, stream, words, row, column, count, scales.blocks);
+  else
+    quantize_blocks<kDraw, false, kCodes, kWhole>(a, stream, words, row, column, count, scales.blocks);
+}
+
+/// The columns from `column` on, fewer than kRowColumns.
 template <Draw kDraw, bool kCodes>
-bool quantize_pairs_along(const QuantizeArgs<Bf16>& a, I& met) {
+TENON_INLINE bool quantize_rest(const QuantizeArgs<Bf16>& a, const Stream& stream, std::int64_t row,
+                                std::int64_t column, I& met) {
+  const std::int64_t count = a.columns - column;
+  alignas(64) Bf16 padded[kRowColumns];
+  __builtin_memcpy(padded, a.x + row * a.stride + column, count * sizeof(Bf16));
+  __builtin_memset(padded + count, 0, (kRowColumns - count) * sizeof(Bf16));
+  const auto words = [&](int i) TENON_BODY { return load_words(padded + i * kPartColumns); };
+  PartScales scales;
+  if (!scale_part(a, words, row, column, count, met, scales)) return false;
+  quantize_part<kDraw, kCodes, false>(a, stream, words, row, column, count, scales);
+  return true;
+}
+
+/// False where something is not finite. The scales of a part are found before the part ahead of it is
+/// rounded: they are one long chain of steps, which then runs beside work that does not wait for it.
+template <Draw kDraw, bool kCodes>
+bool quantize_pairs_along(const QuantizeArgs<Bf16>& a, I& largest) {
   const Stream stream = stream_of<kDraw>(a);
+  const std::int64_t whole = a.columns / kRowColumns * kRowColumns;
+  I met = largest;
   for (std::int64_t row = 0; row < a.rows; ++row) {
-    std::int64_t column = 0;
-    for (; column + kRowColumns <= a.columns; column += kRowColumns)
-      if (!quantize_row_part<kDraw, kCodes, true>(a, stream, row, column, kRowColumns, met)) return false;
-    if (column < a.columns &&
-        !quantize_row_part<kDraw, kCodes, false>(a, stream, row, column, a.columns - column, met))
-      return false;
+    const Bf16* const x = a.x + row * a.stride;
+    // So many registers do not fit: they are loaded twice.
+    const auto words_at = [&](std::int64_t column) TENON_BODY {
+      return [first = x + column](int i) TENON_BODY { return load_words(first + i * kPartColumns); };
+    };
+    const auto scale = [&](std::int64_t column, PartScales& scales) TENON_BODY {
+      for (int i = 0; i < kRowColumns; i += 32) __builtin_prefetch(x + column + i + kAhead);
+      return scale_part(a, words_at(column), row, column, kRowColumns, met, scales);
+    };
+    PartScales scales = {}, next;
+    if (whole > 0 && !scale(0, scales)) return false;
+    for (std::int64_t column = 0; column < whole; column += kRowColumns, scales = next) {
+      if (column + kRowColumns < whole && !scale(column + kRowColumns, next)) return false;
+      quantize_part<kDraw, kCodes, true>(a, stream, words_at(column), row, column, kRowColumns, scales);
+    }
+    if (whole < a.columns && !quantize_rest<kDraw, kCodes>(a, stream, row, whole, met)) return false;
   }
+  largest = met;
   return true;
 }
 

@@ -145,16 +145,46 @@ TENON_INLINE bool any_beyond(I magnitude, std::int32_t limit) {
 #endif
 }
 
-/// The number of each column's block in register i of a row, from those of 16 blocks.
-TENON_INLINE Part of_blocks(const float (&numbers)[kLanes], int i) {
-  const float* const first = numbers + i * kPartColumns / kLanes;
-#if TENON_SIMD_BYTES == 64  // two blocks
-  return (Part)_mm512_mask_broadcastss_ps((__m512)splat_part(first[0]), __mmask16{0xff00},
-                                          _mm_load_ss(first + 1));
+/// Numbers of 16 blocks of a row, spread over the columns of one register after the other.
+class OfColumns {
+ public:
+#if TENON_SIMD_BYTES == 64
+  /// The block of each lane: a register has two.
+  using Register = IntPart;
+  static TENON_INLINE Register first() {
+    return IntPart{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  }
+  static TENON_INLINE Register after(Register blocks) {
+    return blocks + splat_part(2);
+  }
+
+  explicit TENON_INLINE OfColumns(F of_blocks) : numbers_(of_blocks.v[0]) {}
+  TENON_INLINE Part at(Register blocks) const {
+    return (Part)_mm512_maskz_permutexvar_ps(__mmask16{0xffff}, (__m512i)blocks, (__m512)numbers_);
+  }
+
+ private:
+  Part numbers_;
 #else
-  return splat_part(*first);
+  using Register = int;
+  static TENON_INLINE Register first() {
+    return 0;
+  }
+  static TENON_INLINE Register after(Register i) {
+    return i + 1;
+  }
+
+  explicit TENON_INLINE OfColumns(F of_blocks) {
+    store(numbers_, of_blocks);
+  }
+  TENON_INLINE Part at(Register i) const {
+    return splat_part(numbers_[i * kPartColumns / kLanes]);
+  }
+
+ private:
+  alignas(64) float numbers_[kLanes];
 #endif
-}
+};
 
 /// E2M1 of the low four bits of each lane.
 TENON_INLINE Part decode_e2m1(IntPart code) {
