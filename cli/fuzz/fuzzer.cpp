@@ -174,6 +174,7 @@ class Fuzzer {
       again.identities = {identity};
       if (identity == "process") again.identities = identities_of(asked.seed, asked.index);
       again.seconds = std::min(asked.seconds, std::max(10.0, 3 * judged.seconds));
+      again.twice = false;
       fs::create_directories(again.folder);
       write_or_fail(again.file, to_toml(form, false));
       Judged found = judged_in_process(again);
