@@ -38,7 +38,7 @@ class JudgingProcess : public ::testing::Test {
     request.index = 7;
     request.folder = (folder_ / "work").string();
     request.program = program;
-    request.seconds = 0.5;
+    request.seconds = 1.5;
     request.twice = twice;
     return judged_in_process(request);
   }
@@ -53,7 +53,7 @@ class JudgingProcess : public ::testing::Test {
 };
 
 TEST_F(JudgingProcess, ASlowOneGetsThreeTimesTheTime) {
-  const Judged judged = judge("[ -f late ] || { touch late work/attempt0/half; sleep 30; }\nsleep 0.7");
+  const Judged judged = judge("[ -f late ] || { touch late work/attempt0/half; sleep 30; }\nsleep 2");
   EXPECT_TRUE(judged.verdict.accepted);
   EXPECT_FALSE(judged.verdict.finding.has_value());
   EXPECT_EQ(calls(), 2);
@@ -66,7 +66,7 @@ TEST_F(JudgingProcess, OneThatNeverEndsIsAFinding) {
   EXPECT_EQ(judged.index, 7u);
   ASSERT_TRUE(judged.verdict.finding.has_value());
   EXPECT_EQ(judged.verdict.finding->identity, "process");
-  EXPECT_THAT(judged.verdict.finding->text, HasSubstr("did not end within 1.5 s"));
+  EXPECT_THAT(judged.verdict.finding->text, HasSubstr("did not end within 4.5 s"));
 }
 
 TEST_F(JudgingProcess, OnceIsEnoughWhereACaseIsMadeSmaller) {

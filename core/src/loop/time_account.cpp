@@ -13,6 +13,7 @@ namespace tenon::train {
 namespace {
 
 constexpr double kLongStay = 1;  // s
+constexpr double kJustLeft = 5;  // s; on a busy machine the others hear of a failure so much later
 
 }  // namespace
 
@@ -61,7 +62,7 @@ void TimeAccount::end() {
 std::string TimeAccount::stuck_text() {
   if (!running_) return "";
   enter(phase_);
-  if (long_stay_ == 0 || since_ - long_until_ >= kLongStay) return "";
+  if (long_stay_ == 0 || since_ - long_until_ >= kJustLeft) return "";
   return fmt::format(", after {:.1f} s in phase '{}'", long_stay_, phase_name(long_phase_));
 }
 
