@@ -121,6 +121,7 @@ class Fuzzer {
     asked.kinds = request_.kinds;
     asked.base_file = request_.base_file;
     asked.program = request_.program;
+    asked.seconds = request_.judgement_seconds;
     asked.folder = fmt::format("{}/{}", work(), number);
     const bool is_old = number < old_.size();
     if (is_old) {
@@ -132,7 +133,17 @@ class Fuzzer {
     } else {
       asked.index = number - old_.size();
     }
+    std::error_code ignored;
     Judged judged = judged_in_process(asked);
+    if (!judged.ended && !stopped()) {
+      // On a busy machine it may only be slow. A hang that does not come again is told by what is kept.
+      const std::string slow = fmt::format("{}/slow/{}", request_.out, number);
+      keep_records(asked.folder, slow);
+      fs::remove_all(asked.folder, ignored);
+      asked.seconds *= 3;
+      judged = judged_in_process(asked);
+      judged.slow = slow;
+    }
     judged.is_old = is_old;
     if (judged.verdict.finding) {
       // Shrinking takes longer than several judgements.
@@ -143,7 +154,6 @@ class Fuzzer {
     if (judged.verdict.finding && !is_old && !stopped()) keep(asked, judged);
     if (judged.verdict.finding && !judged.folder.empty())
       keep_records(asked.folder, fs::path(judged.folder) / "records");
-    std::error_code ignored;
     fs::remove_all(asked.folder, ignored);
     const std::lock_guard lock(mutex_);
     run_.judged.push_back(std::move(judged));
@@ -174,7 +184,6 @@ class Fuzzer {
       again.identities = {identity};
       if (identity == "process") again.identities = identities_of(asked.seed, asked.index);
       again.seconds = std::min(asked.seconds, std::max(10.0, 3 * judged.seconds));
-      again.twice = false;
       fs::create_directories(again.folder);
       write_or_fail(again.file, to_toml(form, false));
       Judged found = judged_in_process(again);

@@ -25,7 +25,8 @@ struct FuzzRequest {
   int jobs = 1;
   std::string program;
   std::vector<std::string> components;  ///< that take turns, for the report
-  double shrink_seconds = 60;           ///< per case
+  double judgement_seconds = 120;  ///< one that takes longer is made once more, with three times the time
+  double shrink_seconds = 60;      ///< per case
   std::function<void(const std::string& line, bool finished)> progress;
   const std::atomic<bool>* stopped = nullptr;
 };

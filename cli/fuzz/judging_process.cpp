@@ -178,24 +178,13 @@ int judge_request(const std::string& file, Host& host) {
 }
 
 Judged judged_in_process(const JudgingRequest& request) {
-  std::error_code ignored;
   fs::create_directories(request.folder);
   const std::string file = request.folder + "/request.json";
   std::ofstream(file) << request_text(request);
-  std::chrono::milliseconds limit(static_cast<std::int64_t>(request.seconds * 1000));
+  const std::chrono::milliseconds limit(static_cast<std::int64_t>(request.seconds * 1000));
   const auto begin = std::chrono::steady_clock::now();
-  const auto judge = [&] {
-    return base::run_child(
-        {.program = request.program, .arguments = {"fuzz", "--judge", file}, .environment = {}}, limit);
-  };
-  base::ChildResult child = judge();
-  if (!child.ended && request.twice) {
-    remove_shared_memory(request.folder);
-    for (const auto& entry : fs::directory_iterator(request.folder, ignored))
-      if (entry.is_directory(ignored)) fs::remove_all(entry.path(), ignored);
-    limit *= 3;
-    child = judge();
-  }
+  const base::ChildResult child = base::run_child(
+      {.program = request.program, .arguments = {"fuzz", "--judge", file}, .environment = {}}, limit);
   Judged judged;
   if (child.ended && child.status == 0) {
     judged = read_verdict(child.answer);
@@ -208,6 +197,7 @@ Judged judged_in_process(const JudgingRequest& request) {
                 {"tenon check case.toml", "tenon train case.toml --run-dir a"},
                 ""};
   }
+  judged.ended = child.ended;
   remove_shared_memory(request.folder);
   judged.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return judged;

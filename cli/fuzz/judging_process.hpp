@@ -21,10 +21,7 @@ struct JudgingRequest {
   std::string folder;                   ///< for this request alone; its process makes case.toml in it
   std::string program;                  ///< tenon
   double seconds = 120;                 ///< after which the process is killed
-  /// It is judged once more with three times the time before a process that does not end counts: on a busy
-  /// machine it may be slow.
-  bool twice = true;
-  double memory_mb = 3000;  ///< anonymous pages at which it ends itself
+  double memory_mb = 3000;              ///< anonymous pages at which it ends itself
 };
 
 /// Writes the request, starts `program fuzz --judge FILE` and waits. What that process does to itself is the

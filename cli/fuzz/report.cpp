@@ -86,6 +86,17 @@ std::vector<std::pair<std::string, int>> component_rows(const FuzzRun& run, cons
   return {rows.begin(), rows.end()};
 }
 
+/// A sentence for each judgement that was made again.
+std::vector<std::string> slow_ones(const FuzzRun& run) {
+  std::vector<std::string> all;
+  for (const Judged& judged : run.judged)
+    if (!judged.slow.empty())
+      all.push_back(fmt::format(
+          "composition {} did not end in its time and was judged again; what it had written is in {}",
+          judged.index, judged.slow));
+  return all;
+}
+
 }  // namespace
 
 Coverage coverage_of(const FuzzRun& run) {
@@ -139,6 +150,7 @@ std::string text_report(const FuzzRun& run) {
       out += fmt::format("  {}/case.toml, {} lines\n", judged->folder, judged->lines);
     for (const std::string& command : finding.commands) out += "  " + command + "\n";
   }
+  for (const std::string& text : slow_ones(run)) out += "\n" + text + "\n";
   return out + "\n" + summary(run, coverage) + "\n";
 }
 
@@ -160,6 +172,7 @@ std::string html_report(const FuzzRun& run) {
           ? ab::paragraph("None.")
           : ab::table({{"composition", true}, {"identity"}, {"expected and found"}, {"case"}, {"commands"}},
                       rows));
+  for (const std::string& text : slow_ones(run)) body += ab::paragraph(ab::escape_html(text));
   rows.clear();
   for (const IdentityCount& count : count_identities(run))
     rows.push_back({{count.name, std::to_string(count.held), std::to_string(count.left_out),
@@ -196,8 +209,11 @@ std::string json_report(const FuzzRun& run) {
             {"pairs", coverage.pairs.size()},
             {"uncovered_pairs", Json::array()},
             {"refused", Json::array()},
-            {"failures", Json::array()}};
+            {"failures", Json::array()},
+            {"judged_again", Json::array()}};
   for (const Judged& judged : run.judged) {
+    if (!judged.slow.empty())
+      json["judged_again"].push_back({{"composition", judged.index}, {"records", judged.slow}});
     if (judged.verdict.accepted || judged.verdict.finding) continue;
     json["refused"].push_back(
         {{"composition", judged.index}, {"base", judged.base}, {"text", judged.verdict.refusal}});

@@ -22,6 +22,8 @@ struct Judged {
   std::string folder;     ///< of the case that fails; "" = nothing failed
   std::size_t lines = 0;  ///< of its file, shrunk
   bool is_old = false;    ///< a case of --replay
+  bool ended = true;      ///< in its time
+  std::string slow;  ///< records of an earlier judgement that did not end in its time; "" = there is none
 };
 
 struct FuzzRun {
