@@ -57,7 +57,9 @@ class CheckpointPlaces {
   int count() const { return static_cast<int>(stores_.size()); }
   CheckpointStore& at(int place) const { return place == kRunFolder ? own_ : *stores_[place]; }
   /// "" of the run's folder.
-  std::string_view name(int place) const { return place == kRunFolder ? "" : names_[place]; }
+  std::string_view name(int place) const {
+    return place == kRunFolder ? std::string_view() : std::string_view(names_[place]);
+  }
   /// Inverse of name().
   int index(std::string_view name) const;
   /// " in local"; "" of the run's folder.
