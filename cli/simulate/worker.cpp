@@ -10,6 +10,7 @@
 #include "simulate/sample_writer.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/runtime.hpp>
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/simulation.hpp>
 #include <tenon/tensor_values.hpp>

@@ -217,7 +217,7 @@ WitnessHead witness_head(std::string_view text, const std::string& label, std::i
   return head;
 }
 
-WitnessText::WitnessText(std::vector<WitnessName> names) {
+WitnessText::WitnessText(std::span<const WitnessName> names) {
   for (const WitnessName& name : names)
     numbers_.emplace(fmt::format("{} {} {}", name.phase, written(name.layer), written(name.tensor)),
                      numbers_.size());

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,7 +73,7 @@ WitnessHead witness_head(std::string_view text, const std::string& label, std::i
 class WitnessText {
  public:
   /// Goes on after `names`.
-  explicit WitnessText(std::vector<WitnessName> names = {});
+  explicit WitnessText(std::span<const WitnessName> names = {});
 
   /// The first line of a file.
   static std::string header();
