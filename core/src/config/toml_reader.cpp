@@ -20,7 +20,9 @@ struct BrokenAssumption : std::logic_error {
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_MAX_NESTED_VALUES 64
 #pragma GCC diagnostic push
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wterminate"  // in its noexcept functions, where the library asserts anyway
+#endif
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
