@@ -139,6 +139,23 @@ TEST(Rows, OnRequestResumeToTheSameBits) {
   }
 }
 
+// Every rank takes the whole run back, with new streams in a new epoch.
+TEST(Rows, OnRequestGoBackAfterLostShards) {
+  const World world =
+      on_request(clicks_world(3),
+                 {"recovery={type=\"full\", every=6, async=false}",
+                  "emulate={hours=10, shards=4, failure=[{hour=4.5, shards=[1]}, {hour=7.5, shards=[0]}]}"});
+  const integration::Scratch scratch;
+  const RunResult result = train_clicks("{type = 'none'}", world, (scratch / "run").string()).result;
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.status, "completed");
+  const std::string log = integration::read_file(scratch / "run/1/recovery.jsonl");
+  std::size_t backs = 0;
+  for (std::size_t at = 0; (at = log.find("\"action\":\"roll_back\"", at)) != std::string::npos; ++at)
+    ++backs;
+  EXPECT_EQ(backs, 2u) << log;
+}
+
 // The paper's point: another trainer's pace does not hold a trainer back.
 TEST(Rows, OnRequestLetTrainersGoAtTheirOwnPace) {
   World world = clicks_world(2);

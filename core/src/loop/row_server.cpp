@@ -115,7 +115,7 @@ void RowServer::start() {
     const int owner = spec_.host.rank, other = spec_.peers[client];
     const int members[] = {other, owner};
     const std::string name = row_pair_name(what, other, worker, owner);
-    return spec_.transport->open(owner, {members, name, purpose, 0, kClientSilenceSeconds});
+    return spec_.transport->open(owner, {members, name, purpose, spec_.epoch, kClientSilenceSeconds});
   };
   const auto replicas = static_cast<int>(spec_.peers.size());
   for (int client = 0; client < replicas; ++client) {
