@@ -175,6 +175,7 @@ class Fuzzer {
       return shrunk_++ < kMostShrunk;
     }();
     const std::string identity = judged.verdict.finding->identity;
+    const std::string failure = failure_kind(*judged.verdict.finding);
     const Steady::time_point begin = Steady::now();
     int tries = 0;
     const auto judge_again = [&](const Value& form) {
@@ -194,23 +195,24 @@ class Fuzzer {
     if (shrinks) {
       root =
           shrink(std::move(root),
-                 {.identity = identity,
-                  .failure =
+                 {.failure = failure,
+                  .judge =
                       [&](const Value& form) {
                         Judged found = judge_again(form);
                         if (!found.verdict.finding) return std::string();
-                        if (found.verdict.finding->identity == identity) {
+                        const std::string kind = failure_kind(*found.verdict.finding);
+                        if (kind == failure) {
                           judged.verdict.finding = found.verdict.finding;
                           if (!found.components.empty()) judged.components = found.components;
                         }
-                        return found.verdict.finding->identity;
+                        return kind;
                       },
                   .goes_on = [&] { return seconds_since(begin) < request_.shrink_seconds && !stopped(); }});
     }
     judged.lines = lines_of(root);
     const fs::path folder = fs::path(request_.out) / digest_of(identity + to_toml(root, false));
-    std::error_code failure;
-    fs::create_directories(folder, failure);
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
     write_or_fail(folder / "case.toml", case_text(judged, request_.seed, root));
     const Finding& finding = *judged.verdict.finding;
     if (!finding.other.empty()) write_or_fail(folder / "other.toml", finding.other);

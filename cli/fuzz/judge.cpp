@@ -37,8 +37,9 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using Steady = std::chrono::steady_clock;
 
-/// Children of a judgement end within this time, or are killed and found.
-constexpr milliseconds kChildLimit{40000};
+/// Children of a judgement end within this time, or are killed and found: the deadline of drawn runs, and
+/// what they take else.
+constexpr milliseconds kChildLimit{80000};
 
 /// Stated identities that a composition is held to; each takes two runs.
 constexpr int kMostStated = 3;
@@ -121,6 +122,19 @@ bool is_repeatable(const std::string& nondeterminism) {
   return nondeterminism.empty() || nondeterminism.starts_with("not checked");
 }
 
+/// Whether a run ended because its training diverged, by the words of the loop or of a component. Drawn
+/// options are legal, and need not train well.
+bool diverged(const std::string& error) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"loss is ", "set run.on_nan"},
+      {"(recovery.", "training diverged"},
+      {"(precision.", "gradients were not finite"},
+  };
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](const auto& words) {
+    return error.find(words.first) != std::string::npos && error.find(words.second) != std::string::npos;
+  });
+}
+
 std::string train_command(const char* file, const char* folder) {
   return fmt::format("tenon train {} --run-dir {}", file, folder);
 }
@@ -129,6 +143,15 @@ std::string train_command(const char* file, const char* folder) {
 
 std::span<const IdentityText> all_identities() {
   return kIdentities;
+}
+
+std::string failure_kind(const Finding& finding) {
+  std::string kind = finding.identity;
+  if (kind != "trains") return kind;
+  std::istringstream words(finding.text);
+  for (std::string word; words >> word;)
+    if (word.find_first_of("0123456789/") == std::string::npos) kind += " " + word;
+  return kind;
 }
 
 std::vector<std::string> identities_of(std::uint64_t seed, std::uint64_t index) {
@@ -333,10 +356,8 @@ Judge::Answer Judge::trains() {
   const Ending ending = train(request_.root, "whole");
   whole_ = ending.result;
   const std::vector<std::string> commands{"tenon check case.toml", train_command("case.toml", "a")};
-  // Drawn options are legal, and need not train well.
-  const bool by_recovery = ending.text.find("(recovery.") != std::string::npos;
-  if (ending.status == 1 && by_recovery && ending.text.find("training diverged") != std::string::npos)
-    return Answer::left_out("training diverged, and the recovery ended the run");
+  if (ending.status == 1 && diverged(ending.text))
+    return Answer::left_out("training diverged, and the run ended");
   if (ending.status == static_cast<int>(ErrorKind::kDeviceLost) && keeps_its_device_by_defaults())
     return Answer::left_out("options of the device say that it is lost");
   if (ending.threw || ending.status != 0 || ending.result.status != "completed") {
@@ -769,6 +790,8 @@ Judge::Answer Judge::stated() {
     const std::vector<std::string> commands{train_command("own.toml", "a"), train_command("other.toml", "b")};
     const std::string toml = to_toml(sides.other.root(), false), own_toml = to_toml(sides.own.root(), false);
     const std::string said = fmt::format("[{}] states: {}", asked[i].place, asked[i].identity.why);
+    if (diverged(own.text) && diverged(other.text))
+      return Answer::left_out("training diverged on both sides");
     for (const Ending* const ending : {&own, &other}) {
       if (ending->status != 0)
         return Answer::failed(fmt::format("{}: status {}: {}", said, ending->status, ending->text), commands,

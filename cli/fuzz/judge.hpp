@@ -38,6 +38,10 @@ struct Finding {
   std::string own = {};               ///< likewise of own.toml, where neither side is case.toml
 };
 
+/// Two failures are alike if these are equal: the identity and, of a run that ended, the words of its error
+/// without numbers and paths.
+std::string failure_kind(const Finding& finding);
+
 struct Verdict {
   bool accepted = false;
   std::string refusal;                                        ///< of `check`, where it was not accepted

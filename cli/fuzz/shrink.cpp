@@ -71,7 +71,7 @@ Value shrink(Value root, const ShrinkRequest& request) {
     std::size_t from = 0;
     for (std::vector<Value> forms = smaller(root); from < forms.size(); ++from) {
       if (!request.goes_on()) return root;
-      if (request.failure(forms[from]) != request.identity) continue;
+      if (request.judge(forms[from]) != request.failure) continue;
       root = std::move(forms[from]);
       forms = smaller(root);
       changed = true;

@@ -16,14 +16,14 @@ namespace tenon::fuzz {
 std::vector<Value> smaller(const Value& root);
 
 struct ShrinkRequest {
-  std::string identity;  ///< that must fail again; another failure is another finding
-  /// The identity that a run fails, "" = none.
-  std::function<std::string(const Value& root)> failure;
+  std::string failure;  ///< its kind, which must come again; another one is another finding
+  /// The kind of failure of a run, "" = none.
+  std::function<std::string(const Value& root)> judge;
   /// Whether there is time for a further try.
   std::function<bool()> goes_on;
 };
 
-/// The last form that fails `identity` and of which no smaller one does, or the best when time is over.
+/// The last form that fails alike and of which no smaller one does, or the best when time is over.
 Value shrink(Value root, const ShrinkRequest& request);
 
 /// Lines of the file that are not blank.

@@ -2,6 +2,8 @@
 // failure for the one it was given.
 #include "fuzz/shrink.hpp"
 
+#include "fuzz/judge.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,8 +39,8 @@ const Value* at(const Value& root, const char* table, const char* key) {
 TEST(Shrink, EndsWithTheSmallestRunThatFails) {
   int tries = 0;
   const Value small =
-      shrink(parsed(kRun), {.identity = "crash",
-                            .failure =
+      shrink(parsed(kRun), {.failure = "crash",
+                            .judge =
                                 [&](const Value& root) {
                                   ++tries;
                                   const Value* const steps = at(root, "run", "steps");
@@ -55,8 +57,8 @@ TEST(Shrink, EndsWithTheSmallestRunThatFails) {
 
 TEST(Shrink, DoesNotChangeTheFailure) {
   // Without [sync] a run fails, too, but for another reason.
-  const Value small = shrink(parsed(kRun), {.identity = "repetition",
-                                            .failure =
+  const Value small = shrink(parsed(kRun), {.failure = "repetition",
+                                            .judge =
                                                 [](const Value& root) {
                                                   return root.find("sync") == nullptr
                                                              ? std::string("check")
@@ -66,10 +68,21 @@ TEST(Shrink, DoesNotChangeTheFailure) {
   EXPECT_EQ(small, parsed("[sync]\n"));
 }
 
+TEST(Shrink, RunsThatEndFailAlikeByTheirWords) {
+  const auto kind = [](const char* identity, const char* text) {
+    return failure_kind({.identity = identity, .text = text, .commands = {}, .other = ""});
+  };
+  EXPECT_EQ(kind("trains", "status 1: rank 3: '/tmp/a/b' is late"),
+            kind("trains", "status 1: rank 0: '/tmp/c' is late"));
+  EXPECT_NE(kind("trains", "status 1: rank 3 is late"), kind("trains", "status 1: rank 3 is lost"));
+  EXPECT_EQ(kind("repetition", "expected 1f, found a0"), kind("repetition", "expected ff, found ab"));
+  EXPECT_NE(kind("repetition", ""), kind("trains", ""));
+}
+
 TEST(Shrink, KeepsTheBestWhenTimeIsOver) {
   int left = 3;
-  const Value small = shrink(parsed(kRun), {.identity = "crash",
-                                            .failure = [](const Value&) { return std::string("crash"); },
+  const Value small = shrink(parsed(kRun), {.failure = "crash",
+                                            .judge = [](const Value&) { return std::string("crash"); },
                                             .goes_on = [&] { return left-- > 0; }});
   EXPECT_EQ(small.table().size(), 1u);
   EXPECT_THAT(smaller(small), ::testing::Not(::testing::IsEmpty()));

@@ -120,19 +120,31 @@ TEST_F(FuzzCommand, FindsANumberThatIsNotInCheckpoints) {
   EXPECT_FALSE(identities.empty());
 }
 
-/// A run that legal options make diverge ends as its recovery decides, which is no finding.
+/// A run that legal options make diverge ends as the loop or a component decides, which is no finding.
 TEST_F(FuzzCommand, TrainingThatDivergesNeedNotEnd) {
-  const std::string diverging =
-      replaced(replaced(Scratch::kRun, "lr = 1e-2", "lr = 1e30"), "type = \"full\"",
-               "type = \"spike_guard\"\nretries = 0\n[recovery.inner]\ntype = \"full\"");
-  write_file(scratch_ / "run.toml", replaced(diverging, "[run]", "[run]\non_nan = \"continue\""));
-  const Ended run = scratch_.train();
-  ASSERT_EQ(run.status, 1);
-  ASSERT_THAT(run.err, HasSubstr("training diverged again"));
-  write_file(scratch_ / "old/one/case.toml",
-             "# identity: trains\n# seed: 1\n# composition: 1\n" + read_file(scratch_ / "run.toml"));
-  const Ended ended = scratch_.run({"fuzz", "--count", "0", "--replay", "old"});
-  EXPECT_EQ(ended.status, 0) << ended.out << ended.err;
+  const std::string run = replaced(Scratch::kRun, "[run]", "[run]\non_nan = \"continue\"");
+  const std::string diverging = replaced(run, "lr = 1e-2", "lr = 1e30");
+  const struct {
+    const char* words;
+    std::string text;
+  } cases[] = {
+      {"training diverged again",
+       replaced(diverging, "type = \"full\"",
+                "type = \"spike_guard\"\nretries = 0\n[recovery.inner]\ntype = \"full\"")},
+      {"gradients were not finite",
+       run + "[precision]\ntype = \"fp16\"\nloss_scale = \"static\"\nscale = 1e15\npatience = 1\n"},
+      {"loss is ", replaced(diverging, "on_nan = \"continue\"\n", "")},
+  };
+  for (const auto& [words, text] : cases) {
+    SCOPED_TRACE(words);
+    write_file(scratch_ / "run.toml", text);
+    const Ended run = scratch_.train();
+    ASSERT_EQ(run.status, 1);
+    ASSERT_THAT(run.err, HasSubstr(words));
+    write_file(scratch_ / "old/one/case.toml", "# identity: trains\n# seed: 1\n# composition: 1\n" + text);
+    const Ended ended = scratch_.run({"fuzz", "--count", "0", "--replay", "old"});
+    EXPECT_EQ(ended.status, 0) << ended.out << ended.err;
+  }
 }
 
 /// Segments name the folder of their run in their first bytes.
