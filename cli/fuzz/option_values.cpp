@@ -13,14 +13,20 @@ namespace {
 
 constexpr std::int64_t kLargestNumber = 64;
 constexpr double kLongestSeconds = 0.01;
-/// A composition runs for at most so many slots.
-constexpr std::int64_t kMostSlots = 11;
+/// Most compositions run for so many slots.
+constexpr std::int64_t kUsualSlots = 8;
+/// Share of the options that act in no composition by default that are given a value.
+constexpr double kShareOfLate = 0.9;
 /// Sizes in bytes are multiples of it, odd so that remainders stay: tensors that travel in pieces of a few
 /// bytes take minutes.
 constexpr double kFewestBytes = 509;
 
 std::string_view unit_of(const tenon_option_v1& spec) {
   return spec.unit == nullptr ? "" : spec.unit;
+}
+
+bool counts_slots(const tenon_option_v1& spec) {
+  return spec.type == TENON_OPTION_INT && unit_of(spec) == "slots";
 }
 
 bool is_time(const tenon_option_v1& spec) {
@@ -33,12 +39,12 @@ std::optional<Value> default_of(const tenon_option_v1& spec) {
   return parse_value(spec.default_toml, {"default", 0, 0});
 }
 
-/// Whether the default is a slot after the end of the run, so what the option begins, saves or looks at would
-/// never happen.
+/// Whether what the option begins, repeats or saves would never happen by default: that is a slot after the
+/// end of the run, or none.
 bool acts_too_late(const tenon_option_v1& spec) {
-  if (spec.type != TENON_OPTION_INT || unit_of(spec) != "slots") return false;
+  if (!counts_slots(spec)) return false;
   const std::optional<Value> usual = default_of(spec);
-  return usual && usual->type() == Value::Type::kInteger && usual->integer() > kMostSlots;
+  return !usual || (usual->type() == Value::Type::kInteger && usual->integer() >= kUsualSlots);
 }
 
 /// A number that the range permits, from the candidates; the nearest permitted one otherwise.
@@ -52,13 +58,15 @@ std::int64_t draw_integer(const tenon_option_v1& spec, Draws& draws) {
   const std::optional<Value> usual = default_of(spec);
   const double low = std::isnan(spec.min) ? 0 : spec.min;
   const std::uint64_t way = draws.below(10);
-  double value = low + static_cast<double>(draws.below(9));
+  // What a run begins or repeats comes early, so that it lies on both sides of a checkpoint.
+  const double near = low + static_cast<double>(draws.below(counts_slots(spec) ? 5 : 9));
+  double value = near;
   if (way == 0) value = low;
   if (way == 1) value = !std::isnan(spec.max) && spec.max <= kLargestNumber ? spec.max : low + 1;
   if (way <= 3 && way >= 2 && usual && usual->type() == Value::Type::kInteger)
     value = static_cast<double>(usual->integer()) + static_cast<double>(draws.between(-1, 1));
-  if (way == 4) value = static_cast<double>(std::int64_t{1} << draws.below(7));
-  if (acts_too_late(spec)) value = low + static_cast<double>(draws.below(9));
+  if (way == 4) value = static_cast<double>(std::int64_t{1} << draws.below(counts_slots(spec) ? 4 : 7));
+  if (acts_too_late(spec)) value = near;
   if (unit_of(spec) == "byte") value *= kFewestBytes;
   return static_cast<std::int64_t>(within(spec, value));
 }
@@ -186,7 +194,7 @@ Value draw_component(std::string_view kind, std::string_view type, OptionRequest
     const bool is_list = spec->type == TENON_OPTION_TABLES;
     const bool is_rare = spec->type == TENON_OPTION_SECTIONS || spec->type == TENON_OPTION_COMPONENT;
     // Drawn in any case, so that what is left out changes nothing of what follows.
-    const double share = acts_too_late(*spec) ? std::max(2 * request.share, 0.5) : request.share;
+    const double share = acts_too_late(*spec) ? kShareOfLate : request.share;
     const bool chosen = request.draws.chance(is_list ? 0.3 : is_rare ? share / 2 : share);
     if (table.find(spec->name) != nullptr || (!mandatory && !chosen)) continue;
     if (std::optional<Value> value = draw_value(*spec, request)) table.set(spec->name, std::move(*value), {});
