@@ -129,6 +129,7 @@ bool diverged(const std::string& error) {
       {"loss is ", "set run.on_nan"},
       {"(recovery.", "training diverged"},
       {"(precision.", "gradients were not finite"},
+      {"(dataset.", "the weights are not usable"},
   };
   return std::any_of(std::begin(kWords), std::end(kWords), [&](const auto& words) {
     return error.find(words.first) != std::string::npos && error.find(words.second) != std::string::npos;

@@ -120,20 +120,68 @@ TEST_F(FuzzCommand, FindsANumberThatIsNotInCheckpoints) {
   EXPECT_FALSE(identities.empty());
 }
 
+/// A run that learns from answers which it draws itself; where a gradient is 0 it is updated by 0 / 0.
+constexpr const char* kAnswers = R"([run]
+steps = 4
+on_nan = "continue"
+[device]
+type = "cpu"
+[model]
+type = "gpt_neo"
+layers = 1
+width = 4
+heads = 1
+objective = "policy"
+[optimizer]
+type = "adamw"
+eps = 0.0
+[data]
+type = "rollouts"
+path = "sums.jsonl"
+context = 16
+batch = 2
+answers = 2
+answer_tokens = 4
+[data.reward]
+type = "exact"
+[data.conversations]
+type = "conversations"
+path = "sums.jsonl"
+context = 16
+batch = 2
+val_fraction = 0.5
+[data.conversations.template.user]
+after = "="
+[data.conversations.template.assistant]
+after = "\n"
+)";
+
+std::string sums() {
+  std::string lines;
+  for (int i = 0; i < 16; ++i) {
+    const std::string answer = std::to_string(i + 1);
+    const json said = {{{"role", "user"}, {"content", std::to_string(i) + "+1"}},
+                       {{"role", "assistant"}, {"content", answer}}};
+    lines += json{{"messages", said}, {"check", "number"}, {"answer", answer}}.dump() + "\n";
+  }
+  return lines;
+}
+
 /// A run that legal options make diverge ends as the loop or a component decides, which is no finding.
 TEST_F(FuzzCommand, TrainingThatDivergesNeedNotEnd) {
-  const std::string run = replaced(Scratch::kRun, "[run]", "[run]\non_nan = \"continue\"");
-  const std::string diverging = replaced(run, "lr = 1e-2", "lr = 1e30");
+  write_file(scratch_ / "sums.jsonl", sums());
+  const std::string goes_on = replaced(Scratch::kRun, "[run]", "[run]\non_nan = \"continue\"");
   const struct {
     const char* words;
     std::string text;
   } cases[] = {
       {"training diverged again",
-       replaced(diverging, "type = \"full\"",
+       replaced(replaced(goes_on, "lr = 1e-2", "lr = 1e30"), "type = \"full\"",
                 "type = \"spike_guard\"\nretries = 0\n[recovery.inner]\ntype = \"full\"")},
       {"gradients were not finite",
-       run + "[precision]\ntype = \"fp16\"\nloss_scale = \"static\"\nscale = 1e15\npatience = 1\n"},
-      {"loss is ", replaced(diverging, "on_nan = \"continue\"\n", "")},
+       goes_on + "[precision]\ntype = \"fp16\"\nloss_scale = \"static\"\nscale = 1e15\npatience = 1\n"},
+      {"loss is ", replaced(Scratch::kRun, "lr = 1e-2", "lr = 1e30")},
+      {"the weights are not usable", kAnswers},
   };
   for (const auto& [words, text] : cases) {
     SCOPED_TRACE(words);
