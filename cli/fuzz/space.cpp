@@ -29,20 +29,21 @@ struct Attempt {
       sizes;    ///< shares of the options of components, and of the model and its data, that are drawn
   bool plain;   ///< without the parts that a run can do without
   bool server;  ///< with a server in any case
+  bool alone;   ///< one replica, which accepts what several refuse
   bool other_base;
   double turns;      ///< share of the components that take turns; the others are drawn, or left out
   std::size_t kept;  ///< components of the pair that stay
 };
 /// In order: with the composition's own base, with other ones, and at last without its pair.
 constexpr Attempt kAttemptsWithOwnBase[] = {
-    {0.4, 0.06, false, false, false, 1, 2}, {0.2, 0, false, true, false, 1, 2},
-    {0.3, 0, false, false, false, 0.8, 2},  {0.15, 0, true, false, false, 0.8, 2},
-    {0, 0, true, false, false, 0.7, 2},     {0.1, 0, true, true, false, 0.7, 2},
+    {0.4, 0.06, false, false, false, false, 1, 2}, {0.2, 0, false, true, false, false, 1, 2},
+    {0.3, 0, false, false, false, false, 0.8, 2},  {0.15, 0, true, false, true, false, 0.8, 2},
+    {0, 0, true, false, false, false, 0.7, 2},     {0.1, 0, true, true, false, false, 0.7, 2},
 };
 constexpr Attempt kLastAttempts[] = {
-    {0.2, 0, true, false, true, 0.3, 1}, {0.1, 0, true, true, true, 0.3, 1},
-    {0.2, 0, true, false, true, 0.4, 0}, {0.1, 0, true, true, true, 0.3, 0},
-    {0.1, 0, true, false, true, 0.2, 0}, {0, 0, true, false, true, 0.1, 0},
+    {0.2, 0, true, false, false, true, 0.3, 1}, {0.1, 0, true, true, false, true, 0.3, 1},
+    {0.2, 0, true, false, false, true, 0.4, 0}, {0.1, 0, true, true, false, true, 0.3, 0},
+    {0.1, 0, true, false, false, true, 0.2, 0}, {0, 0, true, false, true, true, 0.1, 0},
 };
 
 Attempt attempt_of(int attempt) {
@@ -54,6 +55,7 @@ Attempt attempt_of(int attempt) {
           0,
           true,
           number % 3 == 2,
+          number % 3 == 1,
           true,
           number < 3 ? 0.6 : 0.3,
           2};
@@ -446,6 +448,7 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   const std::int64_t most = std::max<std::int64_t>(1, kMostRanks / mesh);
   std::int64_t ranks = std::min(most, std::vector<std::int64_t>{1, 2, 2, 2, 2, 3, 4}[draws.below(7)]);
   if (attempt_of(attempt).other_base) ranks = std::min<std::int64_t>(most, 2);
+  if (attempt_of(attempt).alone) ranks = 1;
   if (base.is_file && draws.chance(0.5)) ranks = integer_at(root, "parallel.ranks", ranks);
   std::int64_t servers = !plain && draws.chance(0.1) ? draws.between(1, 2) : 0;
   if (attempt_of(attempt).server) servers = 1;

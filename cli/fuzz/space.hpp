@@ -38,8 +38,8 @@ struct Composition {
 class Space {
  public:
   /// How often a composition is drawn that `check` refuses: each time nearer to the defaults, with and
-  /// without a server, with other components beside its pair; then with other bases, at last without the
-  /// pair.
+  /// without a server, with one replica, with other components beside its pair; then with other bases, at
+  /// last without the pair.
   static constexpr int kAttempts = 30;
 
   /// Throws Error(kConfig) for a kind that no table of a run names.
