@@ -200,7 +200,7 @@ class Fuzzer {
                       [&](const Value& form) {
                         Judged found = judge_again(form);
                         if (!found.verdict.finding) return std::string();
-                        const std::string kind = failure_kind(*found.verdict.finding);
+                        std::string kind = failure_kind(*found.verdict.finding);
                         if (kind == failure) {
                           judged.verdict.finding = found.verdict.finding;
                           if (!found.components.empty()) judged.components = found.components;
