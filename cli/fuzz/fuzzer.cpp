@@ -2,6 +2,7 @@
 
 #include "ab/format.hpp"
 #include "base/digests.hpp"
+#include "fuzz/bases.hpp"
 #include "fuzz/shrink.hpp"
 
 #include <tenon/error.hpp>
@@ -61,6 +62,18 @@ void keep_records(const fs::path& from, const fs::path& to) {
     fs::create_directories(copy.parent_path(), ignored);
     fs::copy_file(at->path(), copy, fs::copy_options::overwrite_existing, ignored);
   }
+}
+
+/// The bases that consist of data and a model, those of the fewest lines: a failure that needs no model of
+/// its own is easiest to read with one of them.
+std::vector<Value> smallest_models() {
+  constexpr std::size_t kMost = 3;
+  std::vector<Value> models;
+  for (Base& base : small_bases(""))
+    if (base.root.table().size() == 2) models.push_back(std::move(base.root));
+  std::ranges::stable_sort(models, {}, lines_of);
+  models.resize(std::min(models.size(), kMost));
+  return models;
 }
 
 /// The threads of one fuzz.
@@ -193,21 +206,22 @@ class Fuzzer {
       return found;
     };
     if (shrinks) {
-      root =
-          shrink(std::move(root),
-                 {.failure = failure,
-                  .judge =
-                      [&](const Value& form) {
-                        Judged found = judge_again(form);
-                        if (!found.verdict.finding) return std::string();
-                        std::string kind = failure_kind(*found.verdict.finding);
-                        if (kind == failure) {
-                          judged.verdict.finding = found.verdict.finding;
-                          if (!found.components.empty()) judged.components = found.components;
-                        }
-                        return kind;
-                      },
-                  .goes_on = [&] { return seconds_since(begin) < request_.shrink_seconds && !stopped(); }});
+      root = shrink(std::move(root),
+                    {.failure = failure,
+                     .judge =
+                         [&](const Value& form) {
+                           Judged found = judge_again(form);
+                           if (!found.verdict.finding) return std::string();
+                           std::string kind = failure_kind(*found.verdict.finding);
+                           if (kind == failure) {
+                             judged.verdict.finding = found.verdict.finding;
+                             if (!found.components.empty()) judged.components = found.components;
+                           }
+                           return kind;
+                         },
+                     .goes_on = [&] { return seconds_since(begin) < request_.shrink_seconds && !stopped(); },
+                     // A user's run keeps its model.
+                     .models = request_.base_file.empty() ? smallest_models() : std::vector<Value>()});
     }
     judged.lines = lines_of(root);
     const fs::path folder = fs::path(request_.out) / digest_of(identity + to_toml(root, false));

@@ -1,5 +1,6 @@
-// Shrinks a run that fails to the smallest file that still fails in the same way: tables and keys are left
-// out, so that options have their defaults, and numbers are halved.
+// Shrinks a run that fails to the smallest file that still fails in the same way: another model takes the
+// place of its own, tables and keys are left out, so that options have their defaults, and numbers are
+// halved.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -21,6 +22,8 @@ struct ShrinkRequest {
   std::function<std::string(const Value& root)> judge;
   /// Whether there is time for a further try.
   std::function<bool()> goes_on;
+  /// Tables, [data] and [model] as a rule, that are tried in the place of the run's own.
+  std::vector<Value> models = {};
 };
 
 /// The last form that fails alike and of which no smaller one does, or the best when time is over.

@@ -79,6 +79,29 @@ TEST(Shrink, RunsThatEndFailAlikeByTheirWords) {
   EXPECT_NE(kind("repetition", ""), kind("trains", ""));
 }
 
+TEST(Shrink, TakesASmallerModelWhereThatFailsAlike) {
+  const char* const large =
+      "[data]\ntype = \"a\"\nrows = 4\n[model]\ntype = \"b\"\nwidth = 8\n[sync]\ntype = \"c\"\n";
+  const auto shrunk = [&](const char* needed) {
+    return shrink(
+        parsed(large),
+        {.failure = "crash",
+         .judge =
+             [&](const Value& root) {
+               // A model needs its data, with all of their keys.
+               const Value* const rows = at(root, "data", "rows");
+               const Value* const type = at(root, "model", "type");
+               const bool whole = type != nullptr && (type->text() == "small" || rows != nullptr);
+               return std::string(whole && at(root, needed, "type") != nullptr ? "crash" : "");
+             },
+         .goes_on = [] { return true; },
+         .models = {parsed("[data]\n[model]\ntype = \"small\"\n"),
+                    parsed("[data]\ntype = \"long\"\na = 1\nb = 2\nc = 3\n[model]\ntype = \"small\"\n")}});
+  };
+  EXPECT_EQ(shrunk("sync"), parsed("[model]\ntype = \"small\"\n[sync]\ntype = \"c\"\n"));
+  EXPECT_EQ(shrunk("data"), parsed("[data]\ntype = \"a\"\nrows = 1\n[model]\ntype = \"b\"\n"));
+}
+
 TEST(Shrink, KeepsTheBestWhenTimeIsOver) {
   int left = 3;
   const Value small = shrink(parsed(kRun), {.failure = "crash",
