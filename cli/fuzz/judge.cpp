@@ -37,9 +37,9 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using Steady = std::chrono::steady_clock;
 
-/// Children of a judgement end within this time, or are killed and found: the deadline of drawn runs, and
-/// what they take else.
-constexpr milliseconds kChildLimit{80000};
+/// Children of a judgement end within this time, or are killed and found: one that waits in vain ends by its
+/// own deadline first.
+constexpr milliseconds kChildLimit{static_cast<int>(1000 * (Space::kDeadline + 20))};
 
 /// Stated identities that a composition is held to; each takes two runs.
 constexpr int kMostStated = 3;

@@ -429,8 +429,7 @@ void Space::draw_core(Value& root, const Base& base, std::uint64_t index, int at
   set_member(root, "run.steps", Value(steps));
   set_member(root, "run.eval_batches", Value(std::int64_t{1}));
   set_member(root, "run.on_nan", Value(std::string("continue")));
-  // A busy disk can take 30 s to sync a file, in which other ranks wait for the one that saves.
-  set_member(root, "run.deadline", Value(60.0));
+  set_member(root, "run.deadline", Value(kDeadline));
   set_member(root, "run.seed", Value(draws.between(0, 1000)));
   set_member(root, "run.log_every", Value(draws.between(1, 3)));
   if (!plain) {

@@ -41,6 +41,9 @@ class Space {
   /// without a server, with one replica, with other components beside its pair; then with other bases, at
   /// last without the pair.
   static constexpr int kAttempts = 30;
+  /// [run] deadline in seconds. A busy disk can take 30 s to sync a file, in which other ranks wait for the
+  /// one that saves.
+  static constexpr double kDeadline = 60;
 
   /// Throws Error(kConfig) for a kind that no table of a run names.
   Space(Registry& registry, SpaceRequest request);
