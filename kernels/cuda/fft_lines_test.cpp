@@ -17,19 +17,18 @@ struct Case {
   std::int64_t length, low, high;
   bool real;
   std::int64_t outer, inner;
+  bool complex = false;
 
   std::int64_t kept() const { return low + high; }
   std::int64_t lines() const { return outer * inner; }
-  std::int64_t spectrum() const { return real ? length / 2 + 1 : length; }
+  std::int64_t spectrum() const { return real && !complex ? length / 2 + 1 : length; }
   FftSide points() const { return {length, inner, real ? 1 : 2}; }
   FftSide modes() const { return {kept(), inner, 2}; }
   FftModes counted(bool inverse) const { return {length, low, kept(), real, inverse}; }
 };
-constexpr Case kCases[] = {{8, 5, 0, true, 3, 1},
-                           {7, 3, 0, true, 2, 3},
-                           {6, 3, 3, false, 1, 5},
-                           {9, 2, 4, false, 2, 2},
-                           {1, 1, 0, true, 2, 1}};
+constexpr Case kCases[] = {{8, 5, 0, true, 3, 1},      {7, 3, 0, true, 2, 3}, {6, 3, 3, false, 1, 5},
+                           {9, 2, 4, false, 2, 2},     {1, 1, 0, true, 2, 1}, {7, 3, 0, true, 2, 3, true},
+                           {9, 5, 0, true, 5, 1, true}};
 constexpr std::int64_t kTogether = 4;
 
 std::size_t size(std::int64_t n) {
@@ -57,16 +56,20 @@ TYPED_TEST(CudaFftLinesTest, PointsComeAndGoLineByLine) {
       std::vector<S> back(points.size()), sum = points, twice = points;
       for (S& value : twice) value = put<S>(get(value) + get(value));
       for (std::int64_t first = 0; first < c.lines(); first += kTogether) {
-        const FftBatch batch{first, kTogether, c.lines()};
-        auto packed = random_values<T>(size(kTogether * side.reals()), 2);
+        const FftBatch batch{first, kTogether, c.lines(), c.complex};
+        const std::int64_t step = c.complex ? 2 : 1;
+        auto packed = random_values<T>(size(kTogether * side.reals() * step), 2);
         launch_on_host(grid, PackPoints<S, T>{points.data(), packed.data(), side, batch}, order);
         for (std::int64_t i = 0; i < kTogether * side.reals(); ++i) {
+          if (c.complex) {
+            ASSERT_EQ(packed[size(2 * i + 1)], T{0});
+          }
           const std::int64_t line = first + i / side.reals(), element = i % side.reals() / side.pair,
                              part = i % side.pair,
                              at = ((line / c.inner * c.length + element) * c.inner + line % c.inner) *
                                       side.pair +
                                   part;
-          ASSERT_EQ(packed[size(i)], line < c.lines() ? get(points[size(at)]) : T{0});
+          ASSERT_EQ(packed[size(i * step)], line < c.lines() ? get(points[size(at)]) : T{0});
         }
         launch_on_host(grid, UnpackPoints<S, T>{packed.data(), back.data(), side, batch, false}, order);
         launch_on_host(grid, UnpackPoints<S, T>{packed.data(), sum.data(), side, batch, true}, order);
@@ -86,7 +89,7 @@ TYPED_TEST(CudaFftLinesTest, ModesLieWhereTheSpectrumHasThem) {
         const auto z = random_values<T>(size(c.lines() * side.reals()), 1);
         auto back = z;
         for (std::int64_t first = 0; first < c.lines(); first += kTogether) {
-          const FftBatch batch{first, kTogether, c.lines()};
+          const FftBatch batch{first, kTogether, c.lines(), c.complex};
           auto spectrum = random_values<T>(size(kTogether * 2 * c.spectrum()), 2);
           launch_on_host(grid, PackModes<T>{z.data(), spectrum.data(), side, modes, batch}, order);
           std::vector<T> expected(spectrum.size());
@@ -97,9 +100,14 @@ TYPED_TEST(CudaFftLinesTest, ModesLieWhereTheSpectrumHasThem) {
               const double terms = c.real && !self ? 2 : 1;
               const auto factor = static_cast<T>(inverse ? 1.0 / static_cast<double>(c.length) : 1.0 / terms);
               for (const std::int64_t part : {0, 1})
-                if (part == 0 || !self)
-                  expected[size(2 * (own * c.spectrum() + k) + part)] =
-                      factor * z[size(side.place(first + own, 2 * j + part))];
+                if (part == 0 || !self) {
+                  const T value = factor * z[size(side.place(first + own, 2 * j + part))];
+                  expected[size(2 * (own * c.spectrum() + k) + part)] = value;
+                  // The conjugate, which is a mode of its own there.
+                  if (c.complex && k > 0)
+                    expected[size(2 * (own * c.spectrum() + c.length - k) + part)] =
+                        part == 0 ? value : -value;
+                }
             }
           EXPECT_TRUE(same_bits(spectrum, expected)) << "length " << c.length;
           launch_on_host(grid, UnpackModes<T>{spectrum.data(), back.data(), side, modes, batch, true}, order);

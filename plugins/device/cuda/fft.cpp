@@ -21,7 +21,8 @@ namespace {
 namespace bodies = kernels::cuda;
 
 // Batches of a few lines, always equally many, are packed in scratch memory, transformed whole, and unpacked:
-// so a line's bits do not depend on how many others there are.
+// so a line's bits do not depend on how many others there are. Real lines of odd length are transformed as
+// complex ones, because the library would join two of them.
 
 /// Points of a batch, and its most lines: enough to fill a device, with little wasted work.
 constexpr std::int64_t kBatchPoints = std::int64_t{1} << 18, kBatchLines = 256;
@@ -43,17 +44,19 @@ class LibraryFftKernel final : public FftKernel {
         lines_(spec.outer * spec.inner),
         together_(std::clamp<std::int64_t>(kBatchPoints / spec.length, 1, kBatchLines)),
         to_modes_(reads_points(spec.map)),
+        complex_(spec.real && spec.length % 2 == 1),
         points_{spec.length, spec.inner, spec.real ? 1 : 2},
         kept_{spec.low + spec.high, spec.inner, 2},
         modes_{spec.length, spec.low, spec.low + spec.high, spec.real,
                spec.map == FftMap::kInverse || spec.map == FftMap::kInverseAdjoint} {
-    plan_ = make_line_plan(queue, {spec.length, together_, to_modes_, spec.real, std::is_same_v<T, double>},
-                           reason);
+    plan_ = make_line_plan(
+        queue, {spec.length, together_, to_modes_, spec.real && !complex_, std::is_same_v<T, double>},
+        reason);
   }
   bool usable() const { return plan_ != nullptr; }
 
   std::size_t scratch_bytes() const override {
-    return points_bytes() + line_aligned(reals_of(2 * bodies::fft_spectrum(modes_)));
+    return points_bytes() + line_aligned(reals_of(2 * bodies::fft_spectrum(modes_, complex_)));
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
@@ -68,7 +71,7 @@ class LibraryFftKernel final : public FftKernel {
     T* const packed = scratch.as<T>();
     T* const spectrum = packed + points_bytes() / sizeof(T);
     for (std::int64_t first = 0; first < lines_; first += together_) {
-      const bodies::FftBatch batch{first, together_, lines_};
+      const bodies::FftBatch batch{first, together_, lines_, complex_};
       if (to_modes_) {
         start(bodies::PackPoints<S, T>{points, packed, points_, batch});
         plan_->run(packed, spectrum);
@@ -86,7 +89,9 @@ class LibraryFftKernel final : public FftKernel {
   static constexpr std::uintptr_t kNeeded = 16;
 
   std::size_t reals_of(std::int64_t of_line) const { return (together_ * of_line) * sizeof(T); }
-  std::size_t points_bytes() const { return line_aligned(reals_of(points_.reals())); }
+  std::size_t points_bytes() const {
+    return line_aligned(reals_of(complex_ ? 2 * points_.reals() : points_.reals()));
+  }
   template <class Body>
   void start(const Body& body) {
     queue_.launch(kWhere, grid_for(body.items()), body);
@@ -95,6 +100,7 @@ class LibraryFftKernel final : public FftKernel {
   Queue& queue_;
   std::int64_t lines_, together_;
   bool to_modes_;
+  bool complex_;  ///< fft_lines.hpp
   bodies::FftSide points_, kept_;
   bodies::FftModes modes_;
   std::unique_ptr<LinePlan> plan_;

@@ -1,6 +1,7 @@
 // Kernel bodies around a library's transforms of whole lines: points or kept modes are packed line by line as
 // the library requires, and unpacked to their places. Lines come a few at a time; excess lines of a batch are
-// zero. Real points have spectra of length / 2 + 1 modes.
+// zero. Real points have spectra of length / 2 + 1 modes, or are passed as complex ones: of odd length cuFFT
+// transforms two real lines as one complex line, so that the bits of each depend on the other.
 #pragma once
 
 #include <tenon/kernels/cuda/fft.hpp>
@@ -10,7 +11,13 @@ namespace tenon::kernels::cuda {
 /// Lines first ... first + count - 1 of all `lines` lines.
 struct FftBatch {
   std::int64_t first, count, lines;
+  bool complex = false;  ///< real points are passed as complex ones
 };
+
+/// Reals of a line of points in the library.
+TENON_BOTH constexpr std::int64_t fft_packed(const FftSide& points, const FftBatch& batch) {
+  return batch.complex ? 2 * points.elements : points.reals();
+}
 
 /// packed[line, reals] = the points.
 template <class S, class T>
@@ -20,14 +27,15 @@ struct PackPoints {
   FftSide side;
   FftBatch batch;
 
-  std::int64_t items() const { return batch.count * side.reals(); }
+  std::int64_t items() const { return batch.count * fft_packed(side, batch); }
   TENON_BOTH void operator()(const Block& block) const {
     const PackPoints& a = *this;
-    const std::int64_t reals = side.reals();
+    const std::int64_t reals = fft_packed(side, batch), step = batch.complex ? 2 : 1;
     for_each_element(block, batch.count * reals, [&](std::int64_t i) {
-      const std::int64_t line = a.batch.first + i / reals;
-      a.packed[i] =
-          line < a.batch.lines ? static_cast<T>(get(a.points[a.side.place(line, i % reals)])) : T{0};
+      const std::int64_t line = a.batch.first + i / reals, real = i % reals;
+      a.packed[i] = line < a.batch.lines && real % step == 0
+                        ? static_cast<T>(get(a.points[a.side.place(line, real / step)]))
+                        : T{0};
     });
   }
 };
@@ -44,23 +52,24 @@ struct UnpackPoints {
   std::int64_t items() const { return batch.count * side.reals(); }
   TENON_BOTH void operator()(const Block& block) const {
     const UnpackPoints& a = *this;
-    const std::int64_t reals = side.reals();
+    const std::int64_t reals = side.reals(), step = batch.complex ? 2 : 1;
     for_each_element(block, batch.count * reals, [&](std::int64_t i) {
       const std::int64_t line = a.batch.first + i / reals;
       if (line >= a.batch.lines) return;
+      const T value = a.packed[i * step];
       S& point = a.points[a.side.place(line, i % reals)];
-      point = put<S>(a.accumulate ? get(point) + a.packed[i] : a.packed[i]);
+      point = put<S>(a.accumulate ? get(point) + value : value);
     });
   }
 };
 
 /// Number of modes of a whole spectrum in the library.
-TENON_BOTH constexpr std::int64_t fft_spectrum(const FftModes& modes) {
-  return modes.real ? modes.length / 2 + 1 : modes.length;
+TENON_BOTH constexpr std::int64_t fft_spectrum(const FftModes& modes, bool complex) {
+  return modes.real && !complex ? modes.length / 2 + 1 : modes.length;
 }
 
 /// spectrum[line, k] = the kept modes times their factors, and zero elsewhere. The library itself counts
-/// conjugates of modes of real points.
+/// conjugates of modes of real points, unless these are passed as complex ones.
 template <class T>
 struct PackModes {
   const T* z;
@@ -69,19 +78,22 @@ struct PackModes {
   FftModes modes;
   FftBatch batch;
 
-  std::int64_t items() const { return batch.count * 2 * fft_spectrum(modes); }
+  std::int64_t items() const { return batch.count * 2 * fft_spectrum(modes, batch.complex); }
   TENON_BOTH void operator()(const Block& block) const {
     const PackModes& a = *this;
-    const std::int64_t reals = 2 * fft_spectrum(modes);
+    const std::int64_t reals = 2 * fft_spectrum(modes, batch.complex);
     for_each_element(block, batch.count * reals, [&](std::int64_t i) {
       const FftModes& m = a.modes;
-      const std::int64_t line = a.batch.first + i / reals, k = i % reals / 2,
+      const std::int64_t line = a.batch.first + i / reals, place = i % reals / 2;
+      const bool conjugate = m.real && 2 * place > m.length;
+      const std::int64_t k = conjugate ? m.length - place : place,
                          j = k < m.low ? k : k - (m.length - m.kept), real = 2 * j + i % 2;
       const bool kept = j < m.low ? k < m.low : j < m.kept;
       T value = 0;
       if (line < a.batch.lines && kept && !m.is_zero(real)) {
         const auto factor = static_cast<T>(m.inverse ? 1 / static_cast<double>(m.length) : 1 / m.terms(j));
         value = factor * a.z[a.side.place(line, real)];
+        if (conjugate && i % 2 == 1) value = -value;
       }
       a.spectrum[i] = value;
     });
@@ -101,7 +113,7 @@ struct UnpackModes {
   std::int64_t items() const { return batch.count * side.reals(); }
   TENON_BOTH void operator()(const Block& block) const {
     const UnpackModes& a = *this;
-    const std::int64_t reals = side.reals(), whole = fft_spectrum(modes);
+    const std::int64_t reals = side.reals(), whole = fft_spectrum(modes, batch.complex);
     for_each_element(block, batch.count * reals, [&](std::int64_t i) {
       const FftModes& m = a.modes;
       const std::int64_t own = i / reals, line = a.batch.first + own, real = i % reals, j = real / 2;
