@@ -112,6 +112,8 @@ class WholeRuns : public ::testing::TestWithParam<Base> {
   Config config(const std::string& device, const Sets& sets) const {
     Sets all = GetParam().small + Sets{"device.type=" + device, "device.threads=1", "run.steps=4",
                                        "run.log_every=1",       "run.eval_every=4", "run.eval_batches=2"};
+    // The ranks of a run share the first GPU, so that a machine with one runs all of them.
+    if (device == "cuda") all.push_back("device.index=0");
     return Config::load(std::string(TENON_SOURCE_DIR) + "/configs/base/" + GetParam().file + ".toml",
                         all + sets);
   }
