@@ -302,7 +302,69 @@ TYPED_TEST(CudaQuantize, MeasuresTheSameInBothOrders) {
   }
 }
 
-// Common blocks must not fall back to a thread per block unnoticed.
+/// All bfloat16 numbers, and as many others of f32: each neighbour of half a step, and bits without pattern.
+std::vector<float> many_numbers() {
+  std::vector<float> all;
+  std::mt19937 generator(3);
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    all.push_back(to_float(Bf16{static_cast<std::uint16_t>(i)}));
+    all.push_back(std::bit_cast<float>(i << 16 | 1u));
+    all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(generator())));
+  }
+  return all;
+}
+
+template <Element kElement>
+void expect_roundings_of_the_formats() {
+  const auto same = [](const cuda::Element8& found, std::uint8_t code) {
+    const float value = decode(code, kElement);
+    return found.code == code && std::memcmp(&found.value, &value, sizeof(value)) == 0;
+  };
+  for (const float x : many_numbers()) {
+    ASSERT_TRUE(same(cuda::round_nearest<kElement>(x), encode(x, kElement)))
+        << x << " in element " << int(kElement);
+    // Each draw meets every exponent: numbers come by 65536.
+    const auto draw = (std::bit_cast<std::uint32_t>(x) >> 16) * 37u;
+    for (const std::uint32_t drawn : {0u, 255u, draw, draw + 128})
+      ASSERT_TRUE(same(cuda::round_by_byte<kElement>(x, drawn & 0xffu),
+                       encode_stochastic8(x, kElement, drawn & 0xffu)))
+          << x << " with draw " << (drawn & 0xffu) << " in element " << int(kElement);
+  }
+}
+
+TEST(CudaQuantizeRounding, GivesTheCodesAndValuesOfTheFormats) {
+  expect_roundings_of_the_formats<Element::kE2M1>();
+  expect_roundings_of_the_formats<Element::kE2M3>();
+  expect_roundings_of_the_formats<Element::kE3M2>();
+  expect_roundings_of_the_formats<Element::kE4M3>();
+  expect_roundings_of_the_formats<Element::kE5M2>();
+}
+
+// Common blocks must not fall back to tiles, or to a thread per block, unnoticed.
+TEST(CudaQuantizeLines, ServeTheBlocksOfEveryFormat) {
+  struct Case {
+    Element element;
+    Size block;
+    bool rotate;
+  };
+  const auto nothing = [](const cuda::Grid&, const auto&) {};
+  for (const Case& c : {Case{Element::kE2M1, {1, 16}, false},
+                        {Element::kE2M1, {16, 1}, false},
+                        {Element::kE2M1, {16, 1}, true},
+                        {Element::kE2M1, {1, 32}, false},
+                        {Element::kE4M3, {1, 32}, false},
+                        {Element::kE5M2, {32, 1}, false},
+                        {Element::kE4M3, {1, 128}, false}}) {
+    QuantizeArgs<Bf16> a;
+    a.rows = a.columns = 100;
+    a.block_rows = c.block.rows, a.block_columns = c.block.columns, a.rotate = c.rotate;
+    cuda::with_element(c.element, [&](auto element) {
+      EXPECT_TRUE((cuda::start_lines<Bf16, element()>(a, nothing)))
+          << c.block.rows << "x" << c.block.columns << " of element " << int(c.element);
+    });
+  }
+}
+
 TEST(CudaQuantizeTiles, ServeTheBlocksOfEveryFormat) {
   for (const Size& block :
        {Size{1, 16}, {16, 1}, {16, 16}, {1, 32}, {32, 1}, {32, 32}, {1, 128}, {128, 1}, {128, 128}})

@@ -5,17 +5,26 @@
 //
 // A body consists of phases: block.each(f) calls f(thread) for every thread of the block, then all threads
 // wait for each other. Data that a thread keeps from one phase to the next is in shared memory, or is a
-// PerThread. Every thread takes the same path to each().
+// PerThread. Every thread takes the same path to each(). Where no thread reads what another one wrote,
+// each_apart(f) spares the wait; join_neighbours() joins values of neighbouring threads without one.
 #pragma once
 
 #include <cstring>
 #include <tenon/kernels/types.hpp>
+#include <type_traits>
 
 /// Before a loop of constant length over an array that should be in registers.
 #if defined(__CUDA_ARCH__)
 #define TENON_UNROLL _Pragma("unroll")
 #else
 #define TENON_UNROLL
+#endif
+
+/// Before a function that is rarely called and large: one copy of it instead of one in each caller.
+#if defined(__CUDACC__)
+#define TENON_NOINLINE __noinline__
+#else
+#define TENON_NOINLINE
 #endif
 
 namespace tenon::kernels::cuda {
@@ -43,6 +52,10 @@ class Block {
   __device__ void each(F f) const {
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
+  }
+  template <class F>
+  __device__ void each_apart(F f) const {
+    f(static_cast<int>(threadIdx.x));
   }
 
  private:
@@ -82,6 +95,10 @@ class Block {
       for (int thread = 0; thread < threads_; ++thread) f(thread);
     }
   }
+  template <class F>
+  void each_apart(F f) const {
+    each(f);
+  }
 
  private:
   std::int64_t index_, blocks_;
@@ -103,14 +120,73 @@ class PerThread {
 
 #endif
 
+/// Threads that exchange registers without a barrier.
+inline constexpr int kWarpThreads = 32;
+
+#if defined(__CUDA_ARCH__)
+
+/// The value of the thread whose number in the warp differs by `distance`: of the other bit with kCrosswise,
+/// else of that many threads above. All threads of a warp call it.
+enum class Exchange { kCrosswise, kFromAbove };
+template <Exchange kHow, class T>
+__device__ T exchanged(const T& value, int distance) {
+  static_assert(sizeof(T) % sizeof(unsigned) == 0 && std::is_trivially_copyable_v<T>);
+  constexpr int kWords = sizeof(T) / sizeof(unsigned);
+  unsigned words[kWords];
+  memcpy(words, &value, sizeof(T));
+  TENON_UNROLL
+  for (int w = 0; w < kWords; ++w)
+    words[w] = kHow == Exchange::kCrosswise ? __shfl_xor_sync(0xffffffffu, words[w], distance)
+                                            : __shfl_down_sync(0xffffffffu, words[w], distance);
+  T result;
+  memcpy(&result, words, sizeof(T));
+  return result;
+}
+
+#endif
+
 /// values[0] = values[0] op ... op values[threads - 1], by halves: one order of sums on every machine. Both
-/// values and the number of threads are the block's own; that number is a power of two.
+/// values and the number of threads are the block's own; that number is a power of two, and on a device a
+/// warp at least, where the last halves are joined in registers. The other values are undefined afterwards.
 template <class T, class Op>
 TENON_BOTH void reduce_block(const Block& block, T* values, Op op) {
-  for (int half = block.threads() / 2; half > 0; half /= 2) {
+#if defined(__CUDA_ARCH__)
+  constexpr int kLast = kWarpThreads;
+#else
+  constexpr int kLast = 1;
+#endif
+  for (int half = block.threads() / 2; half >= kLast; half /= 2) {
     block.each([&](int thread) {
       if (thread < half) values[thread] = op(values[thread], values[thread + half]);
     });
+  }
+#if defined(__CUDA_ARCH__)
+  block.each([&](int thread) {
+    if (thread >= kWarpThreads) return;
+    T own = values[thread];
+    for (int half = kWarpThreads / 2; half > 0; half /= 2)
+      own = op(own, exchanged<Exchange::kFromAbove>(own, half));
+    if (thread == 0) values[0] = own;
+  });
+#endif
+}
+
+/// Every thread's value becomes those of its group joined by halves: a group is kGroup neighbouring threads,
+/// a power of two, a warp at most. `op` commutes, so all of a group have the same bits. Threads of a warp
+/// exchange registers.
+template <int kGroup, class T, class Op>
+TENON_BOTH void join_neighbours([[maybe_unused]] const Block& block, PerThread<T>& values, Op op) {
+  static_assert(kGroup >= 1 && kGroup <= kWarpThreads && (kGroup & (kGroup - 1)) == 0);
+  for (int distance = kGroup / 2; distance > 0; distance /= 2) {
+#if defined(__CUDA_ARCH__)
+    values[0] = op(values[0], exchanged<Exchange::kCrosswise>(values[0], distance));
+#else
+    for (int thread = 0; thread < block.threads(); ++thread) {
+      if ((thread & distance) != 0) continue;
+      values[thread] = op(values[thread], values[thread + distance]);
+      values[thread + distance] = values[thread];
+    }
+#endif
   }
 }
 

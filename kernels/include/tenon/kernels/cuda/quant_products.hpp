@@ -53,7 +53,8 @@ struct ScaleProduct {
   TENON_BOTH void operator()(const Block& block) const {
     const ScaleProduct& a = *this;
     for_each_element(block, rows * runs(), [&](std::int64_t at) {
-      const std::int64_t i = at / a.runs(), j = at % a.runs() * kRun;
+      const Divided place = divided(at, a.runs());
+      const std::int64_t i = place.quotient, j = place.remainder * kRun;
       const int n = left_of(a.columns, j, kRun);
       const float row = LineScaling::From(a.of_rows, i).here();
       LineScaling::From column(a.of_columns, j);

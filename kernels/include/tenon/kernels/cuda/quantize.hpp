@@ -1,6 +1,7 @@
-// Kernel bodies of block-scaled quantizers: the functions that define every bit (reference/quantize.hpp),
-// spread over threads. Here: one scale for the matrix, one thread per block, and decoding. Blocks of common
-// shapes go through tiles in shared memory (quantize_tile.hpp); start_quantize (quantize_start.hpp) chooses.
+// Kernel bodies of block-scaled quantizers: the bits of the functions that define them
+// (reference/quantize.hpp), spread over threads. Here: rounding, one scale for the matrix, one thread per
+// block, and decoding. Blocks of common shapes stay in registers (quantize_lines.hpp) or go through tiles in
+// shared memory (quantize_tile.hpp); start_quantize (quantize_start.hpp) chooses.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -12,50 +13,139 @@ namespace tenon::kernels::cuda {
 /// Elements of a row that one thread processes at once.
 inline constexpr int kQuantizeRun = 8;
 
-/// draw_of() of stochastic.hpp for elements that are visited in order: four random words serve 16 neighbours
-/// of 8 bits each, or 4 of 24 bits, and are kept until another group is requested.
+/// draw_of() for any element.
 template <class S>
+TENON_BOTH TENON_NOINLINE std::uint32_t draw_at(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
+  const auto row = static_cast<std::uint64_t>(a.origin_row + i);
+  const auto column = static_cast<std::uint64_t>(a.origin_column + j);
+  const bool down = reference::runs_down(a);
+  return draw_of({a.key, a.step, a.micro}, down ? row : column, down ? column : row, a.random_bits);
+}
+
+/// The same for elements in order, from (i, j) on down the column or along the row. Where they are a line's
+/// from the begin of a group of 16 (kFrom 16) or from its middle, too (kFrom 8), four random words serve 16
+/// elements of 8 bits each, or 4 of 24 bits. An element's number must be constant once loops are unrolled, or
+/// the words were in memory.
+template <class S, int kFrom, bool kDown>
 class Draws {
  public:
-  TENON_BOTH explicit Draws(const QuantizeArgs<S>& a) : a_(a), down_(reference::runs_down(a)) {}
+  TENON_BOTH Draws(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) : a_(a), i_(i), j_(j) {
+    const auto row = static_cast<std::uint64_t>(a.origin_row + i);
+    const auto column = static_cast<std::uint64_t>(a.origin_column + j);
+    along_ = kDown ? row : column, line_ = kDown ? column : row;
+    ordered_ = kDown == reference::runs_down(a) && along_ % kFrom == 0;
+  }
 
-  TENON_BOTH std::uint32_t operator()(std::int64_t i, std::int64_t j) {
-    const auto row = static_cast<std::uint64_t>(a_.origin_row + i);
-    const auto column = static_cast<std::uint64_t>(a_.origin_column + j);
-    const std::uint64_t along = down_ ? row : column, line = down_ ? column : row;
-    const auto e = static_cast<std::uint32_t>(along % 16);
-    const bool bytes = a_.random_bits == 8;
-    const std::uint32_t part = bytes ? 0 : e / 4;
-    if (!drawn_ || along / 16 != group_ || line != line_ || part != part_) {
-      const auto words = draw_words({a_.key, a_.step, a_.micro}, along / 16, line, part);
-      first_ = words[0], second_ = words[1], third_ = words[2], fourth_ = words[3];
-      group_ = along / 16, line_ = line, part_ = part, drawn_ = true;
+  /// The draw of element e after the first; each is asked for once, ascending.
+  TENON_BOTH std::uint32_t operator()(int e) {
+    if (!ordered_) return draw_at(a_, i_ + (kDown ? e : 0), j_ + (kDown ? 0 : e));
+    const std::uint64_t group = along_ / 16 + e / 16;
+    const auto skipped = static_cast<std::uint32_t>(along_ % 16);
+    if (a_.random_bits == 8) {
+      if (e % 16 == 0) draw(group, 0);
+      if (e == 0 && skipped == 8) words_[0] = words_[2], words_[1] = words_[3];
+      return words_[e % 16 / 4] >> (8 * (e % 4)) & 0xffu;
     }
-    return bytes ? word(e / 4) >> (8 * (e % 4)) & 0xffu : word(e % 4) & 0xffffffu;
+    if (e % 4 == 0) draw(group, skipped / 4 + static_cast<std::uint32_t>(e % 16 / 4));
+    return words_[e % 4] & 0xffffffu;
   }
 
  private:
-  /// An array with a variable index would be in memory.
-  TENON_BOTH std::uint32_t word(std::uint32_t index) const {
-    return index < 2 ? (index == 0 ? first_ : second_) : (index == 2 ? third_ : fourth_);
+  static_assert(kFrom == 8 || kFrom == 16);
+  TENON_BOTH void draw(std::uint64_t group, std::uint32_t part) {
+    const auto words = draw_words({a_.key, a_.step, a_.micro}, group, line_, part);
+    TENON_UNROLL
+    for (int w = 0; w < 4; ++w) words_[w] = words[w];
   }
 
   const QuantizeArgs<S>& a_;
-  bool down_, drawn_ = false;
-  std::uint64_t group_ = 0, line_ = 0;
-  std::uint32_t part_ = 0, first_ = 0, second_ = 0, third_ = 0, fourth_ = 0;
+  std::int64_t i_, j_;
+  std::uint64_t along_ = 0, line_ = 0;
+  bool ordered_ = false;
+  std::uint32_t words_[4] = {};
 };
 
-/// encode_element() of the reference, with cached draws. Bodies of the common shapes exist once per element
-/// format, whose layout is then a constant.
-template <Element kElement, class S>
-TENON_BOTH std::uint8_t encode_drawn(const QuantizeArgs<S>& a, float x,
-                                     const reference::BlockNumbers& numbers, std::int64_t i, std::int64_t j,
-                                     Draws<S>& draws) {
+// Rounding to an element format, with the layout a constant: codes of formats.hpp and stochastic.hpp and what
+// they stand for, by float arithmetic in a third of the instructions.
+
+struct Element8 {
+  std::uint8_t code;
+  float value;  ///< decode(code)
+};
+
+template <Element kElement>
+struct Grid8 {
+  static constexpr ElementLayout kLayout = layout_of(kElement);
+  static constexpr std::uint32_t kExponent = 0x7f800000u;
+  static constexpr std::uint32_t kLargest = std::bit_cast<std::uint32_t>(kLayout.largest);
+  /// Exponent field of the smallest normal; below it codes are as far apart as there.
+  static constexpr std::uint32_t kSmallest = static_cast<std::uint32_t>(128 - kLayout.bias) << 23;
+  static constexpr int kDropped = 23 - kLayout.mantissa;
+  static constexpr std::uint32_t kNormals = (kSmallest >> kDropped) - (1u << kLayout.mantissa);
+
+  TENON_BOTH static std::uint32_t field(std::uint32_t magnitude) {
+    const std::uint32_t own = magnitude & kExponent;
+    return own < kSmallest ? kSmallest : own;
+  }
+};
+
+/// encode(x) and its value.
+template <Element kElement>
+TENON_BOTH Element8 round_nearest(float x) {
+  using G = Grid8<kElement>;
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = bits & ~kMagnitudeMask, magnitude = bits & kMagnitudeMask;
+  const ElementLayout layout = layout_of(kElement);  // on a device a static constant has no address
+  if (magnitude > kInfinityBits) {
+    const std::uint8_t code = encode_nan(sign >> 31, layout);
+    return {code, decode(code, kElement)};
+  }
+  const std::uint32_t clamped = magnitude < G::kLargest ? magnitude : G::kLargest, field = G::field(clamped);
+  // The anchor's last place is the distance between codes, so the sum is rounded to codes, ties to even.
+  const std::uint32_t anchor = field + (static_cast<std::uint32_t>(G::kDropped) << 23);
+  const float sum = std::bit_cast<float>(clamped) + std::bit_cast<float>(anchor);
+  const std::uint32_t code =
+      ((field - G::kSmallest) >> G::kDropped) + (std::bit_cast<std::uint32_t>(sum) - anchor);
+  return {with_sign(code, sign >> 31, layout),
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(sum - std::bit_cast<float>(anchor)) | sign)};
+}
+
+/// encode_stochastic8(x, draw) and its value.
+template <Element kElement>
+TENON_BOTH Element8 round_by_byte(float x, std::uint32_t draw) {
+  using G = Grid8<kElement>;
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t sign = bits & ~kMagnitudeMask, magnitude = bits & kMagnitudeMask;
+  if (magnitude >= G::kLargest) return round_nearest<kElement>(x);
+  const auto step =
+      std::bit_cast<float>(G::field(magnitude) - (static_cast<std::uint32_t>(G::kLayout.mantissa) << 23));
+  const float moved = std::bit_cast<float>(magnitude) + static_cast<float>(draw & 0xffu) * 0x1p-8f * step;
+  const auto moved_bits = std::bit_cast<std::uint32_t>(moved);
+  constexpr auto kUnit = std::bit_cast<float>(
+      G::kSmallest - (static_cast<std::uint32_t>(G::kLayout.mantissa) << 23));  // between subnormal codes
+  constexpr float kUnits = 1 / kUnit;
+  // Never beyond the largest code: a magnitude below it moves by less than a step.
+  const std::uint32_t code = moved_bits < G::kSmallest ? static_cast<std::uint32_t>(moved * kUnits)
+                                                       : (moved_bits >> G::kDropped) - G::kNormals;
+  const float value = code < (1u << G::kLayout.mantissa)
+                          ? static_cast<float>(code) * kUnit
+                          : std::bit_cast<float>((code + G::kNormals) << G::kDropped);
+  const ElementLayout layout = layout_of(kElement);
+  return {with_sign(code, sign >> 31, layout),
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign)};
+}
+
+/// encode_element() of the reference and its value; draw() is called for stochastic rounding alone.
+template <Element kElement, class S, class Draw>
+TENON_BOTH Element8 round_element(const QuantizeArgs<S>& a, float x, const reference::BlockNumbers& numbers,
+                                  Draw draw) {
   float scaled = x * numbers.encode;
-  if (a.scaling == Scaling::kTwoLevel) scaled = clamp6(scaled);
-  if (!a.stochastic) return encode(scaled, kElement);
-  return encode_stochastic(scaled, kElement, draws(i, j), a.random_bits);
+  if (kElement != Element::kE2M1 && a.scaling == Scaling::kTwoLevel)
+    scaled = clamp6(scaled);  // E2M1 saturates there
+  if (!a.stochastic) return round_nearest<kElement>(scaled);
+  if (a.random_bits == 8) return round_by_byte<kElement>(scaled, draw());
+  const std::uint8_t code = encode_stochastic24(scaled, kElement, draw());
+  return {code, decode(code, kElement)};
 }
 
 /// A thread's results for elements (i, j) ... (i, j + n - 1), j even; packed codes are two per byte.
@@ -63,6 +153,11 @@ template <int N>
 struct Rounded {
   Run<std::uint8_t, N> codes = {};
   Run<Bf16, N> values = {};
+
+  TENON_BOTH void put(int e, const Element8& rounded, const reference::BlockNumbers& numbers) {
+    codes.at[e] = rounded.code;
+    values.at[e] = to_bf16(rounded.value * numbers.decode);
+  }
 };
 
 template <int N, class S>
@@ -81,13 +176,13 @@ TENON_BOTH void store_rounded(const QuantizeArgs<S>& a, const Rounded<N>& rounde
 template <Element kElement, class S>
 TENON_BOTH void quantize_run(const QuantizeArgs<S>& a, const Run<S, kQuantizeRun>& x,
                              const reference::BlockNumbers& numbers, std::int64_t i, std::int64_t j, int n) {
-  Draws<S> draws(a);
+  Draws<S, kQuantizeRun, false> draws(a, i, j);
   Rounded<kQuantizeRun> rounded;
   TENON_UNROLL
   for (int e = 0; e < kQuantizeRun; ++e) {
     if (e >= n) continue;
-    rounded.codes.at[e] = encode_drawn<kElement>(a, reference::get(x.at[e]), numbers, i, j + e, draws);
-    rounded.values.at[e] = to_bf16(decode(rounded.codes.at[e], kElement) * numbers.decode);
+    rounded.put(e, round_element<kElement>(a, reference::get(x.at[e]), numbers, [&] { return draws(e); }),
+                numbers);
   }
   store_rounded(a, rounded, i, j, n);
 }
@@ -105,7 +200,8 @@ struct QuantizeWhole {
     const QuantizeArgs<S>& a = args;
     const std::int64_t across = pieces_of(a.columns, kQuantizeRun);
     for_each_element(block, a.rows * across, [&](std::int64_t at) {
-      const std::int64_t i = at / across, j = at % across * kQuantizeRun;
+      const Divided place = divided(at, across);
+      const std::int64_t i = place.quotient, j = place.remainder * kQuantizeRun;
       const int n = left_of(a.columns, j, kQuantizeRun);
       const auto x = load_run<kQuantizeRun>(a.x + i * a.stride + j, n);
       quantize_run<kElement>(a, x, {0, a.tensor.encode, 1.0f}, i, j, n);
@@ -154,7 +250,8 @@ struct Dequantize {
 
   TENON_BOTH static float scale_of(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
     if (a.scaling == Scaling::kTensor || a.scaling == Scaling::kFloat) return 1.0f;
-    const std::uint8_t bits = a.scales[i / a.block_rows * a.scales_stride + j / a.block_columns];
+    const std::uint8_t bits =
+        a.scales[divided(i, a.block_rows).quotient * a.scales_stride + divided(j, a.block_columns).quotient];
     return a.scaling == Scaling::kTwoLevel ? decode(bits, Element::kE4M3) : decode_e8m0(bits);
   }
 
@@ -162,7 +259,8 @@ struct Dequantize {
     const QuantizeArgs<S>& a = args;
     const std::int64_t across = pieces_of(a.columns, kQuantizeRun);
     for_each_element(block, reference::written_rows(a) * across, [&](std::int64_t at) {
-      const std::int64_t i = at / across, j = at % across * kQuantizeRun;
+      const Divided place = divided(at, across);
+      const std::int64_t i = place.quotient, j = place.remainder * kQuantizeRun;
       const int n = left_of(a.columns, j, kQuantizeRun);
       Run<std::uint8_t, kQuantizeRun> codes = {};
       if (a.packed) {

@@ -58,8 +58,10 @@ struct LargestOfAll {
       const std::int64_t stride = block.blocks() * block.threads(), across = a.of.across();
       std::uint32_t own = 0;
       for (std::int64_t at = block.index() * block.threads() + thread; at < across * a.of.high();
-           at += stride)
-        own = Larger{}(own, a.of.of(at / across, at % across));
+           at += stride) {
+        const Divided place = divided(at, across);
+        own = Larger{}(own, a.of.of(place.quotient, place.remainder));
+      }
       found[thread] = own;
     });
     reduce_block(block, found, Larger{});

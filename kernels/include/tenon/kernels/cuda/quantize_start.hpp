@@ -4,6 +4,7 @@
 
 #include <tenon/kernels/cuda/launch.hpp>
 #include <tenon/kernels/cuda/quantize_largest.hpp>
+#include <tenon/kernels/cuda/quantize_lines.hpp>
 #include <tenon/kernels/cuda/quantize_stats.hpp>
 #include <tenon/kernels/cuda/quantize_tile.hpp>
 
@@ -28,19 +29,46 @@ void with_element(Element element, Fn fn) {
   }
 }
 
+/// Starts a body that keeps blocks in registers, for the shapes of blocks in which kElement is used; false:
+/// there is none.
+template <class S, Element kElement, class Launch>
+bool start_lines(const QuantizeArgs<S>& args, Launch launch) {
+  const auto start = [&](const auto& body) {
+    launch(grid_for(body.items()), body);
+    return true;
+  };
+  const auto is = [&](std::int64_t rows, std::int64_t columns) {
+    return args.block_rows == rows && args.block_columns == columns;
+  };
+  if (args.four_over_six) return false;
+  if constexpr (kElement == Element::kE2M1) {
+    if (is(1, 16) && !args.rotate) return start(QuantizeRows<S, kElement, 2>{args});
+    if (is(16, 1)) return start(QuantizeColumns<S, kElement, 16>{args});
+  }
+  if constexpr (layout_of(kElement).bits == 8) {
+    if (is(1, 128)) return start(QuantizeRows<S, kElement, 16>{args});
+  }
+  if constexpr (layout_of(kElement).bits != 6) {  // which are rare, and each body takes its time to compile
+    if (is(1, 32)) return start(QuantizeRows<S, kElement, 4>{args});
+    if (is(32, 1)) return start(QuantizeColumns<S, kElement, 32>{args});
+  }
+  return false;
+}
+
 /// Equivalent of QuantizeOps::quantize, for the whole matrix at once; pointers are the device's.
 template <class S, class Launch>
 void start_quantize(const QuantizeArgs<S>& args, Launch launch) {
   if (args.rows == 0 || args.columns == 0) return;
-  const QuantizeTile tile = tile_of(args);
-  if (args.scaling != Scaling::kTensor && tile.rows == 0)
-    return launch(grid_for(QuantizeBlocks<S>::items(args)), QuantizeBlocks<S>{args});
   with_element(args.element, [&](auto element) {
-    if (args.scaling == Scaling::kTensor) {
-      launch(grid_for(args.rows * pieces_of(args.columns, kQuantizeRun)), QuantizeWhole<S, element()>{args});
-    } else {
-      launch(Grid{tiles_of(args, tile), kThreads, tile.bytes}, QuantizeTiles<S, element()>{args, tile});
-    }
+    if (args.scaling == Scaling::kTensor)
+      return launch(grid_for(args.rows * pieces_of(args.columns, kQuantizeRun)),
+                    QuantizeWhole<S, element()>{args});
+    if (start_lines<S, element()>(args, launch)) return;
+    const QuantizeTile tile = tile_of(args);
+    if (tile.rows > 0)
+      return launch(Grid{tiles_of(args, tile), kThreads, tile.bytes},
+                    QuantizeTiles<S, element()>{args, tile});
+    launch(grid_for(QuantizeBlocks<S>::items(args)), QuantizeBlocks<S>{args});
   });
 }
 

@@ -235,20 +235,22 @@ struct QuantizeTiles {
       const int n = left_of(args.columns, place.column + j, 2);
       if (n == 0) continue;
       const reference::BlockNumbers left = numbers[j], right = numbers[n > 1 ? j + 1 : j];
-      Draws<S> of_left(args), of_right(args);
-      for (int i = first; i < first + 16; ++i) {
-        const std::int64_t row = place.row + i, column = place.column + j;
-        if (row >= rows) break;
+      const std::int64_t column = place.column + j;
+      Draws<S, 16, true> of_left(args, place.row + first, column),
+          of_right(args, place.row + first, column + 1);
+      TENON_UNROLL
+      for (int e = 0; e < 16; ++e) {
+        const int i = first + e;
+        const std::int64_t row = place.row + i;
+        if (row >= rows) continue;
         const auto x = load_run<2>(staged + i * tile.columns + j, 2);
         Rounded<2> rounded;
-        rounded.codes.at[0] =
-            encode_drawn<kElement>(args, reference::get(x.at[0]), left, row, column, of_left);
-        rounded.values.at[0] = to_bf16(decode(rounded.codes.at[0], kElement) * left.decode);
-        if (n > 1) {
-          rounded.codes.at[1] =
-              encode_drawn<kElement>(args, reference::get(x.at[1]), right, row, column + 1, of_right);
-          rounded.values.at[1] = to_bf16(decode(rounded.codes.at[1], kElement) * right.decode);
-        }
+        const auto round = [&](int c, const reference::BlockNumbers& own, Draws<S, 16, true>& draws) {
+          rounded.put(
+              c, round_element<kElement>(args, reference::get(x.at[c]), own, [&] { return draws(e); }), own);
+        };
+        round(0, left, of_left);
+        if (n > 1) round(1, right, of_right);
         store_rounded(args, rounded, row, column, n);
       }
     }

@@ -123,19 +123,14 @@ TENON_BOTH float block_error(const X& elements, const Block& block, const BlockN
   return lanes[0];
 }
 
-/// `x(i, j)`: the block's elements; `largest`: its amax.
-template <class S, class X>
-TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const X& x, const Block& block, float largest,
-                                      const TensorScale& tensor) {
+/// Without four over six; `largest`: the block's amax.
+template <class S>
+TENON_BOTH BlockNumbers numbers_of(const QuantizeArgs<S>& a, float largest, const TensorScale& tensor) {
   switch (a.scaling) {
     case Scaling::kTensor:
       return {0, tensor.encode, 1.0f};
-    case Scaling::kTwoLevel: {
-      if (!a.four_over_six) return two_level_numbers(two_level_block(largest, tensor), tensor);
-      const BlockNumbers six = two_level_numbers(four_over_six_block(largest, tensor, false), tensor);
-      const BlockNumbers four = two_level_numbers(four_over_six_block(largest, tensor, true), tensor);
-      return block_error(x, block, four, tensor) < block_error(x, block, six, tensor) ? four : six;
-    }
+    case Scaling::kTwoLevel:
+      return two_level_numbers(two_level_block(largest, tensor), tensor);
     case Scaling::kPower: {
       const std::uint8_t bits = power_scale(largest, a.element, a.power);
       return {bits, inverse_e8m0(bits), decode_e8m0(bits)};
@@ -144,6 +139,16 @@ TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const X& x, cons
       break;
   }
   return {0, float_block_encode(largest, a.element, largest_of<S>()), 1.0f};
+}
+
+/// `x(i, j)`: the block's elements.
+template <class S, class X>
+TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const X& x, const Block& block, float largest,
+                                      const TensorScale& tensor) {
+  if (a.scaling != Scaling::kTwoLevel || !a.four_over_six) return numbers_of(a, largest, tensor);
+  const BlockNumbers six = two_level_numbers(four_over_six_block(largest, tensor, false), tensor);
+  const BlockNumbers four = two_level_numbers(four_over_six_block(largest, tensor, true), tensor);
+  return block_error(x, block, four, tensor) < block_error(x, block, six, tensor) ? four : six;
 }
 
 template <class S>
