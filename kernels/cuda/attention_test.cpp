@@ -2,8 +2,7 @@
 // same bits for both orders of blocks and threads; and the products of tiles inside it.
 #include "testing.hpp"
 
-#include <tenon/kernels/cuda/attention.hpp>
-#include <tenon/kernels/cuda/attention_backward.hpp>
+#include <tenon/kernels/cuda/attention_start.hpp>
 #include <tenon/kernels/reference/attention.hpp>
 
 #include <algorithm>
@@ -93,14 +92,9 @@ struct Problem {
 
   void run(LaunchOrder order) {
     const AttentionArgs<S> a = args();
-    const AttentionForward<S> forward{a};
-    const AttentionRowSums<S> row_sums{a, sums.data()};
-    const AttentionQueryGradient<S> query{a, sums.data()};
-    const AttentionKeyGradients<S> keys{a, sums.data()};
-    launch_on_host(forward.mesh(), forward, order);
-    launch_on_host(row_sums.mesh(), row_sums, order);
-    launch_on_host(query.mesh(), query, order);
-    launch_on_host(keys.mesh(), keys, order);
+    const auto launch = [order](const char*, const auto& body) { launch_on_host(body.mesh(), body, order); };
+    start_attention<S>(a, launch);
+    start_attention_backward<S>(a, sums.data(), launch);
   }
 
   /// The reference in double on the same inputs.

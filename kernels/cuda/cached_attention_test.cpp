@@ -3,7 +3,7 @@
 // and threads; padding gives zeros.
 #include "testing.hpp"
 
-#include <tenon/kernels/cuda/cached_attention.hpp>
+#include <tenon/kernels/cuda/attention_start.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -54,8 +54,8 @@ Sequence<S> make_sequence(const Case& c, std::int64_t length, unsigned seed) {
   a.q = s.q.data(), a.k = s.k.data(), a.v = s.v.data(), a.out = s.out.data();
   a.q_row_stride = a.out_row_stride = c.heads * c.d_head, a.kv_row_stride = c.kv_heads * c.d_head;
   a.documents = c.documents > 0 ? s.documents.data() : nullptr;
-  const AttentionForward<S> whole{a};
-  launch_on_host(whole.mesh(), whole, LaunchOrder::kAscending);
+  start_attention<S>(
+      a, [](const char*, const auto& body) { launch_on_host(body.mesh(), body, LaunchOrder::kAscending); });
   return s;
 }
 
@@ -104,10 +104,8 @@ TYPED_TEST(CudaCachedAttentionTest, N10_PassesGiveTheBitsOfTheWholeSequence) {
         pass.args.documents = c.documents > 0 ? documents.data() : nullptr;
         pass.batch = batch, pass.time = c.pass, pass.rows = rows.data();
         pass.state = reinterpret_cast<std::uint8_t*>(state.data()), pass.sequence_bytes = bytes;
-        const KeepPlaces<S> keep{pass};
-        const CachedAttentionForward<S> forward{pass};
-        launch_on_host(keep.mesh(), keep, order);
-        launch_on_host(forward.mesh(), forward, order);
+        start_cached_attention<S>(
+            pass, [order](const char*, const auto& body) { launch_on_host(body.mesh(), body, order); });
         for (std::int64_t row = 0; row < batch; ++row) {
           const auto begin = out.begin() + row * c.pass * width, padding = begin + rows[row].count * width;
           found[row].insert(found[row].end(), begin, padding);

@@ -1,11 +1,8 @@
-// Causal attention (family Attention) on the bodies of kernels/cuda/attention*.hpp, and to kept keys on those
-// of cached_attention.hpp.
+// Causal attention (family Attention), also to kept keys, on the bodies that attention_start.hpp chooses.
 #include "device_common/attention.hpp"
 #include "common.hpp"
 
-#include <tenon/kernels/cuda/attention.hpp>
-#include <tenon/kernels/cuda/attention_backward.hpp>
-#include <tenon/kernels/cuda/cached_attention.hpp>
+#include <tenon/kernels/cuda/attention_start.hpp>
 
 #include <vector>
 
@@ -13,6 +10,10 @@ namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
+
+auto launch_on(Queue& queue) {
+  return [&queue](const char* what, const auto& body) { queue.launch(what, body.mesh(), body); };
+}
 
 template <class S>
 class CudaAttentionKernel final : public AttentionKernel {
@@ -25,9 +26,9 @@ class CudaAttentionKernel final : public AttentionKernel {
   void forward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
                TensorView lse, TensorView scratch) override {
     constexpr const char* kWhere = "attention";
-    const bodies::AttentionForward<S> body{shape_.forward(q, k, v, masks, y, lse, kWhere)};
+    const auto args = shape_.forward(q, k, v, masks, y, lse, kWhere);
     device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
-    if (shape_.queries() > 0) queue_.launch(kWhere, body.mesh(), body);
+    if (shape_.queries() > 0) bodies::start_attention<S>(args, launch_on(queue_));
   }
 
   void backward(TensorView q, TensorView k, TensorView v, const AttentionMasks& masks, TensorView y,
@@ -37,14 +38,7 @@ class CudaAttentionKernel final : public AttentionKernel {
     auto args = shape_.forward(q, k, v, masks, y, lse, kWhere);
     shape_.backward(args, dy, dq, dk, dv, kWhere);
     device_arguments::check_scratch_view(scratch, scratch_bytes(), kWhere);
-    if (shape_.queries() == 0) return;
-    A* const sums = scratch.as<A>();
-    const bodies::AttentionRowSums<S> row_sums{args, sums};
-    const bodies::AttentionQueryGradient<S> query{args, sums};
-    const bodies::AttentionKeyGradients<S> keys{args, sums};
-    queue_.launch("attention backward: sums", row_sums.mesh(), row_sums);
-    queue_.launch("attention backward: dq", query.mesh(), query);
-    queue_.launch("attention backward: dk, dv", keys.mesh(), keys);
+    if (shape_.queries() > 0) bodies::start_attention_backward<S>(args, scratch.as<A>(), launch_on(queue_));
   }
 
  private:
@@ -79,10 +73,7 @@ class CudaCachedAttentionKernel final : public CachedAttentionKernel {
                                      rows_.template at<bodies::CachedRow>(),
                                      state.as<std::uint8_t>(),
                                      sequence_bytes()};
-    const bodies::KeepPlaces<S> keep{pass};
-    const bodies::CachedAttentionForward<S> forward{pass};
-    queue_.launch("cached attention: keep", keep.mesh(), keep);
-    queue_.launch(kWhere, forward.mesh(), forward);
+    bodies::start_cached_attention<S>(pass, launch_on(queue_));
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <tenon/kernels/cached_attention.hpp>
 #include <tenon/kernels/cuda/attention.hpp>
+#include <tenon/kernels/cuda/attention_warps.hpp>
 
 namespace tenon::kernels::cuda {
 
@@ -60,12 +61,17 @@ struct KeepPlaces {
   }
 };
 
-/// Writes the output of the places that count. All of them are kept already.
-template <class S>
+/// Writes the output of the places that count. All of them are kept already. kWidth: that of the body of
+/// attention_warps.hpp; 0: attention.hpp's.
+template <class S, int kWidth>
 struct CachedAttentionForward {
   CachedPass<S> pass;
 
   Grid mesh() const {
+    if constexpr (kWidth > 0) {
+      return {pass.batch * pass.args.heads * tiles_of_row(), AttentionWarps<kWidth>::kBlockThreads,
+              AttentionForwardWarps<kWidth>::kShared};
+    }
     const AttentionTiles<S> tiles(pass.args.d_head);
     return {pass.batch * pass.args.heads * tiles_of_row() * tiles.slices, kThreads,
             attention_forward_shared<S>(pass.args.d_head)};
@@ -92,7 +98,11 @@ struct CachedAttentionForward {
     all.k = pass.keys(row.kept);
     all.v = pass.values(row.kept);
     if (args.documents != nullptr) all.documents = pass.documents(row.kept);
-    attention_forward_tile(block, all, place);
+    if constexpr (kWidth > 0) {
+      attention_forward_warps<kWidth>(block, all, place);
+    } else {
+      attention_forward_tile(block, all, place);
+    }
   }
 
  private:
