@@ -139,13 +139,16 @@ TYPED_TEST(CudaNeural, LossesOfRows) {
         const double bound = (64 + 2 * (static_cast<double>(cols) / row_threads(cols) + 18)) * kFloatRoundoff;
         EXPECT_TRUE(within(s, lse, [&](std::size_t) { return bound; }));
         EXPECT_TRUE(within(l, loss, [&](std::size_t) { return 2 * bound; }));
-        using Map = CrossEntropyGradient<S, S>;
-        launch_on_host(
-            grid_for(static_cast<std::int64_t>(n)),
-            MapElements<S, Map>{d.data(), static_cast<std::int64_t>(n),
-                                Map{cols, x.data(), targets.data(), s.data(), 0.25f,
-                                    static_cast<float>(1 - smoothing), static_cast<float>(smoothing / cols)}},
-            order);
+        const CrossEntropyGradient<S, S> backward{rows,
+                                                  cols,
+                                                  x.data(),
+                                                  targets.data(),
+                                                  s.data(),
+                                                  0.25f,
+                                                  static_cast<float>(1 - smoothing),
+                                                  static_cast<float>(smoothing / cols),
+                                                  d.data()};
+        launch_on_host(grid_for_rows(rows, cols, 0), backward, order);
         EXPECT_TRUE(within(d, gradient,
                            [&](std::size_t i) { return bound + roundoff<S>() * std::abs(gradient[i]); }));
       }

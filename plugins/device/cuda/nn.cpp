@@ -134,15 +134,18 @@ class CudaNeuralOps final : public NeuralOps {
                      const TensorView& lse, double scale, const TensorView& dlogits, const char* where) {
     auto args = loss_args<S>(logits, targets, where);
     device_arguments::cross_entropy_gradient(args, lse, smoothing, scale, where);
-    const std::int64_t n = args.rows * args.cols;
-    map(where, checked<To>(dlogits, n, where, "dlogits"), n,
-        bodies::CrossEntropyGradient<S, To>{.columns = args.cols,
-                                            .logits = args.logits,
-                                            .targets = args.targets,
-                                            .lse = args.lse,
-                                            .scale = args.scale,
-                                            .peak = args.peak,
-                                            .floor = args.floor});
+    To* const out = checked<To>(dlogits, args.rows * args.cols, where, "dlogits");
+    const bodies::CrossEntropyGradient<S, To> body{.rows = args.rows,
+                                                   .columns = args.cols,
+                                                   .logits = args.logits,
+                                                   .targets = args.targets,
+                                                   .lse = args.lse,
+                                                   .scale = args.scale,
+                                                   .peak = args.peak,
+                                                   .floor = args.floor,
+                                                   .dlogits = out};
+    if (args.rows > 0 && args.cols > 0)
+      queue_.launch(where, bodies::grid_for_rows(args.rows, args.cols, 0), body);
   }
 
   Queue& queue_;

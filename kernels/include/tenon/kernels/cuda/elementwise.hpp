@@ -73,7 +73,9 @@ struct WithBias {
   const S* x;
   const Arith<S>* bias;
   std::int64_t columns;
-  TENON_BOTH Arith<S> operator()(std::int64_t i) const { return get(x[i]) + bias[i % columns]; }
+  TENON_BOTH Arith<S> operator()(std::int64_t i) const {
+    return get(x[i]) + bias[divided(i, columns).remainder];
+  }
 };
 /// y[i] = x[i] in another storage type, rounded once.
 template <class From, class To>

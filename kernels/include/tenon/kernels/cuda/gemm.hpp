@@ -186,8 +186,9 @@ struct FinishGemm {
 
   TENON_BOTH void operator()(const Block& block) const {
     const FinishGemm& f = *this;
-    for_each_element(block, elements,
-                     [&](std::int64_t i) { f.tail.put_element(i, i % f.columns, f.scaled[i]); });
+    for_each_element(block, elements, [&](std::int64_t i) {
+      f.tail.put_element(i, divided(i, f.columns).remainder, f.scaled[i]);
+    });
   }
 };
 

@@ -23,7 +23,9 @@ struct RowProduct {
   const S* x;
   const Arith<S>* factors;
   std::int64_t columns;
-  TENON_BOTH Arith<S> operator()(std::int64_t i) const { return get(x[i]) * factors[i / columns]; }
+  TENON_BOTH Arith<S> operator()(std::int64_t i) const {
+    return get(x[i]) * factors[divided(i, columns).quotient];
+  }
 };
 
 /// The pairs (j, j + half) of `rows` rows of `heads` heads, turned by the angles of a line of the table; a
@@ -41,8 +43,9 @@ struct RotatePairs {
   TENON_BOTH void operator()(const Block& block) const {
     const RotatePairs& t = *this;
     for_each_element(block, rows * heads * half, [&](std::int64_t pair) {
-      const std::int64_t j = pair % t.half, head = pair / t.half, row = head / t.heads;
-      const std::int64_t line = t.positions != nullptr ? t.positions[row] : row % t.lines;
+      const Divided place = divided(pair, t.half);
+      const std::int64_t j = place.remainder, head = place.quotient, row = divided(head, t.heads).quotient;
+      const std::int64_t line = t.positions != nullptr ? t.positions[row] : divided(row, t.lines).remainder;
       const std::int64_t first = head * 2 * t.half + j, second = first + t.half;
       const Arith<S> c = t.table[line * 2 * t.half + j], s = t.sign * t.table[(line * 2 + 1) * t.half + j];
       const Arith<S> a = get(t.x[first]), b = get(t.x[second]);

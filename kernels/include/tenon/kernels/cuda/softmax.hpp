@@ -27,6 +27,20 @@ struct LossState {
       sum += std::exp(x - base(most));
     }
   }
+  /// Several at once, which are rescaled once. -infinity counts as none.
+  template <int N>
+  TENON_BOTH void see(const A (&x)[N]) {
+    A now = most;
+    TENON_UNROLL
+    for (int e = 0; e < N; ++e) now = x[e] > now ? x[e] : now;
+    if (now > most) {
+      sum = sum * std::exp(most - now);
+      most = now;
+    }
+    const A below = base(most);
+    TENON_UNROLL
+    for (int e = 0; e < N; ++e) sum += std::exp(x[e] - below);
+  }
 };
 struct JoinLossStates {
   template <class A>
@@ -56,10 +70,17 @@ struct CrossEntropy {
     for_rows(block, rows, [&](std::int64_t row) {
       const S* const x = a.logits + row * a.columns;
       block.each([&](int thread) {
+        constexpr int kTogether = 4;
         State own{-std::numeric_limits<A>::infinity(), 0, 0};
-        for (std::int64_t j = thread; j < a.columns; j += block.threads()) {
-          own.see(get(x[j]));
-          if (a.smoothing > 0) own.logits += static_cast<double>(get(x[j]));
+        for (std::int64_t first = thread; first < a.columns; first += kTogether * block.threads()) {
+          A logits[kTogether];
+          TENON_UNROLL
+          for (int e = 0; e < kTogether; ++e) {
+            const std::int64_t j = first + e * block.threads();
+            logits[e] = j < a.columns ? get(x[j]) : -std::numeric_limits<A>::infinity();
+            if (a.smoothing > 0 && j < a.columns) own.logits += static_cast<double>(logits[e]);
+          }
+          own.see(logits);
         }
         states[thread] = own;
       });
@@ -90,27 +111,36 @@ struct CrossEntropy {
   }
 };
 
-/// dlogits = (exp(logit - lse) - floor - peak [target]) scale, 0 in rows whose target is negative: a map of
-/// elementwise.hpp over the whole matrix.
+/// dlogits = (exp(logit - lse) - floor - peak [target]) scale, 0 in rows whose target is negative.
 template <class S, class To>
 struct CrossEntropyGradient {
   using A = Arith<S>;
-  std::int64_t columns;
+  std::int64_t rows, columns;
   const S* logits;
   const std::int32_t* targets;
   const A* lse;
   A scale, peak, floor;
+  To* dlogits;
 
-  TENON_BOTH Arith<To> operator()(std::int64_t i) const {
-    const Divided at = divided(i, columns);
-    const std::int32_t target = targets[at.quotient];
-    if (target < 0) return 0;
-    const A wanted = floor + (target == at.remainder ? peak : A{0});
-    const A gradient = (std::exp(get(logits[i]) - lse[at.quotient]) - wanted) * scale;
+  TENON_BOTH void operator()(const Block& block) const {
+    const CrossEntropyGradient& a = *this;
+    for_rows(block, rows, [&](std::int64_t row) {
+      const std::int64_t target = a.targets[row], begin = row * a.columns;
+      const A all = a.lse[row];
+      block.each_apart([&](int thread) {
+        for (std::int64_t j = thread; j < a.columns; j += block.threads())
+          a.dlogits[begin + j] = put<To>(target < 0 ? Arith<To>{0} : a.gradient(begin + j, all, j == target));
+      });
+    });
+  }
+
+ private:
+  TENON_BOTH Arith<To> gradient(std::int64_t i, A all, bool wanted) const {
+    const A result = (std::exp(get(logits[i]) - all) - (floor + (wanted ? peak : A{0}))) * scale;
     if constexpr (sizeof(A) > sizeof(Arith<To>)) {
-      return to_odd(gradient);
+      return to_odd(result);
     } else {
-      return gradient;
+      return result;
     }
   }
 };
