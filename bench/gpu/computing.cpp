@@ -96,11 +96,10 @@ Call product_call(Device& device, const GemmSpec& spec) {
 }
 
 void add_products(const Sizes& sizes, std::vector<FamilyCase>& cases) {
-  const double n = static_cast<double>(sizes.product);
   const auto add = [&](const char* name, const GemmSpec& spec, Limit limit, bool optional) {
     cases.push_back({.name = name,
                      .limit = limit,
-                     .work = 2 * n * n * n,
+                     .work = 2.0 * static_cast<double>(spec.m * spec.n * spec.k),
                      .flops = true,
                      .make = [=](Device& device) { return product_call(device, spec); },
                      .optional = optional});
@@ -109,6 +108,14 @@ void add_products(const Sizes& sizes, std::vector<FamilyCase>& cases) {
   add("product f32", product_spec(sizes.product, D::kF32, D::kF32), Limit::kNone, false);
   add("product bf16", product_spec(sizes.product, D::kBF16, D::kBF16), Limit::kNone, false);
   add("product bf16 into f32", product_spec(sizes.product, D::kBF16, D::kF32), Limit::kProduct, false);
+  // Rows of the operands, or of the result, that do not begin at multiples of 16 bytes: a vocabulary of
+  // 50257.
+  GemmSpec odd = product_spec(sizes.product, D::kBF16, D::kBF16);
+  odd.n += 1;
+  add("product bf16, odd columns", odd, Limit::kProduct, false);
+  odd = product_spec(sizes.product, D::kBF16, D::kBF16);
+  odd.k += 1;
+  add("product bf16, odd depth", odd, Limit::kProduct, false);
   // Products with an epilogue reach bf16 through sums in f32.
   GemmSpec tail = product_spec(sizes.product, D::kBF16, D::kBF16);
   tail.bias = true;

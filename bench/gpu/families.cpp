@@ -58,7 +58,8 @@ int run(const GpuSettings& settings) {
   add_convolutions(sizes, cases);
   std::vector<Row> rows;
   for (const FamilyCase& c : cases)
-    rows.push_back(measure(c, device, settings, copy, copied, product, flops));
+    if (c.name.find(settings.only) != std::string::npos)
+      rows.push_back(measure(c, device, settings, copy, copied, product, flops));
   print_rows("gpu_families", settings, std::string(device.features()), rows);
   return 0;
 }

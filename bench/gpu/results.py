@@ -18,7 +18,8 @@ QUANTIZERS = ["nvfp4 1x16", "nvfp4 1x16, codes too", "nvfp4 1x16 stochastic", "n
 CONVOLUTIONS = ["convolution f32, forward", "convolution f32, backward to x", "convolution f32, backward to w"]
 # The rows of each program. Those of OPTIONAL may give a reason in place of numbers.
 ROWS = {
-    "gpu_families": ["copy", "product f32", "product bf16", "product bf16 into f32", "product bf16, bias and GELU",
+    "gpu_families": ["copy", "product f32", "product bf16", "product bf16 into f32",
+                     "product bf16, odd columns", "product bf16, odd depth", "product bf16, bias and GELU",
                      "product bf16, added to bf16", "product f16", "product fp8 e4m3 into bf16",
                      *(f"quantize {name}" for name in QUANTIZERS), "mixture of formats, per tensor",
                      "mixture of formats, per block by error", "mixture of formats, per block by range", "AdamW", "SGD",

@@ -18,6 +18,7 @@ struct GpuSettings {
   int rounds = 0;  ///< 0: the default of the scale
   std::string python = "python3";
   std::string library;  ///< of gpu_nccl: path of NCCL
+  std::string only;     ///< of gpu_families: cases with this in their names
   // Set in the ranks that gpu_nccl starts itself.
   int rank = 0, ranks = 0;
   std::string folder;
@@ -148,7 +149,7 @@ inline int run_gpu_program(const char* name, int argc, char** argv,
   const auto refuse = [&](const std::string& what) {
     fmt::print(stderr,
                "{}: {}; usage: {} [--device cuda|cuda_emulated|cpu] [--scale full|tiny] [--rounds N] [--json "
-               "true] [--python PYTHON] [--library NCCL]\n",
+               "true] [--only WORDS] [--python PYTHON] [--library NCCL]\n",
                name, what, name);
     return 2;
   };
@@ -164,6 +165,8 @@ inline int run_gpu_program(const char* name, int argc, char** argv,
       settings.rounds = std::atoi(value.c_str());
     else if (option == "--json")
       settings.json = value == "true";
+    else if (option == "--only")
+      settings.only = value;
     else if (option == "--python")
       settings.python = value;
     else if (option == "--library")
