@@ -195,22 +195,55 @@ std::map<std::string, double> account_of_200_phases() {
   return account_of(filler);
 }
 
+/// How much longer than the usual one of equal blocks the slowest in a hundred takes, in CPU time, of two
+/// threads that do nothing else: 1 where the machine is left alone.
+double spread_of_blocks() {
+  constexpr std::int64_t kRounds = 20000;
+  constexpr std::size_t kBlocks = 1000;
+  const auto cpu_ns = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+  };
+  double spreads[2] = {};
+  std::vector<std::thread> threads;
+  for (double& spread : spreads)
+    threads.emplace_back([&spread, cpu_ns] {
+      FmaState state;
+      std::vector<std::int64_t> taken;
+      for (std::size_t block = 0; block < kBlocks; ++block) {
+        const std::int64_t begin = cpu_ns();
+        fma_rounds().front().run(state, kRounds);
+        taken.push_back(cpu_ns() - begin);
+      }
+      std::sort(taken.begin(), taken.end());
+      spread = static_cast<double>(taken[kBlocks * 99 / 100]) / static_cast<double>(taken[kBlocks / 2]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return std::max(spreads[0], spreads[1]);
+}
+
 TEST(FillerActuator, BlocksAndDrainsAreAsLongAsTheySay) {
   // A neighbour that slows a core down, or a host that takes it away, lengthens CPU time as well: one quiet
-  // try of five is enough.
+  // try of five is enough, and where none is, blocks are as even as plain ones beside them.
   std::map<std::string, double> facts;
+  double spread = 1;
   for (int tries = 0; tries < 5; ++tries) {
     facts = account_of_200_phases();
     if (std::max(facts["block_p99_s"], facts["drain_cpu_p99_s"]) <= 1.5 * kUsual.block_s) break;
+    spread = std::max(spread, spread_of_blocks());
   }
+  const double most = 1.5 * kUsual.block_s * (spread < 1.2 ? 1 : spread);
+  facts["spread"] = spread;
   for (const auto& [name, value] : facts) RecordProperty(name, std::to_string(value));
   EXPECT_EQ(facts.at("fills"), 200);
   EXPECT_LT(facts.at("started_late"), 200);
   EXPECT_GT(facts.at("blocks"), 0);
   EXPECT_GT(facts.at("block_p50_s"), 0.6 * kUsual.block_s);
-  EXPECT_LE(facts.at("block_p99_s"), 1.5 * kUsual.block_s);
+  EXPECT_LT(facts.at("block_p50_s"), 1.5 * kUsual.block_s);
+  EXPECT_LE(facts.at("block_p99_s"), most);
   EXPECT_GT(facts.at("drain_cpu_p99_s"), 0);
-  EXPECT_LE(facts.at("drain_cpu_p99_s"), 1.5 * kUsual.block_s) << "within one block of CPU time";
+  EXPECT_LE(facts.at("drain_cpu_p99_s"), most) << "within one block of CPU time";
   EXPECT_GE(facts.at("drain_max_s"), facts.at("drain_p99_s"));
   EXPECT_GE(facts.at("phases_s"), 1.0);
   EXPECT_GT(facts.at("cpu_s"), facts.at("blocks") * 0.5 * kUsual.block_s);
