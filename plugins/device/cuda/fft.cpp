@@ -22,7 +22,7 @@ namespace bodies = kernels::cuda;
 
 // Batches of a few lines, always equally many, are packed in scratch memory, transformed whole, and unpacked:
 // so a line's bits do not depend on how many others there are. Real lines of odd length are transformed as
-// complex ones, because the library would join two of them.
+// complex ones, whose bits do not depend on other lines (fft_lines.hpp).
 
 /// Points of a batch, and its most lines: enough to fill a device, with little wasted work.
 constexpr std::int64_t kBatchPoints = std::int64_t{1} << 18, kBatchLines = 256;

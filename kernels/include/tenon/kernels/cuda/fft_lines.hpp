@@ -1,7 +1,7 @@
 // Kernel bodies around a library's transforms of whole lines: points or kept modes are packed line by line as
 // the library requires, and unpacked to their places. Lines come a few at a time; excess lines of a batch are
-// zero. Real points have spectra of length / 2 + 1 modes, or are passed as complex ones: of odd length cuFFT
-// transforms two real lines as one complex line, so that the bits of each depend on the other.
+// zero. Real points have spectra of length / 2 + 1 modes, or are passed as complex ones: with cuFFT on an
+// H200 the bits of real lines of odd length, and of no others, depended on their neighbours.
 #pragma once
 
 #include <tenon/kernels/cuda/fft.hpp>
