@@ -5,7 +5,7 @@
 // own rounding.
 #pragma once
 
-#include <tenon/kernels/cuda/attention_tiles.hpp>
+#include <tenon/kernels/cuda/attention_warps.hpp>
 
 namespace tenon::kernels::cuda {
 
@@ -126,6 +126,115 @@ struct AttentionForward {
   TENON_BOTH void operator()(const Block& block) const {
     const AttentionTiles<S> tiles(args.d_head);
     attention_forward_tile(block, args, attention_place(args, block, tiles.slices, AttentionSide::kQueries));
+  }
+};
+
+/// A number for each of a thread's two rows.
+struct RowPair {
+  float of[2];
+};
+template <class Op>
+struct OfBothRows {
+  TENON_BOTH RowPair operator()(const RowPair& a, const RowPair& b) const {
+    return {{Op{}(a.of[0], b.of[0]), Op{}(a.of[1], b.of[1])}};
+  }
+};
+
+/// attention_forward_tile() in registers, for bf16 and heads of up to kWidth columns.
+template <int kWidth>
+TENON_BOTH void attention_forward_warps(const Block& block, const AttentionArgs<Bf16>& g,
+                                        const AttentionPlace& place) {
+  using W = AttentionWarps<kWidth>;
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
+  const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
+  const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
+  const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
+  Bf16* const q = block.shared<Bf16>();
+  Bf16* const k = block.shared<Bf16>(W::kTile);
+  Bf16* const v = block.shared<Bf16>(2 * W::kTile);
+  PerThread<typename W::Scores> scores;
+  PerThread<typename W::Weights> weights;
+  PerThread<typename W::Result> result;
+  PerThread<RowPair> most, sums, largest;  // the largest logit so far, the sum of weights relative to it
+
+  block.each_apart([&](int thread) {
+    W::load(g, of_q, place.first, q, thread);
+    result[thread] = {};
+    most[thread] = {{kHidden, kHidden}};
+    sums[thread] = {{0, 0}};
+  });
+  const std::int64_t end = attention_end_keys(g, place);
+  for (std::int64_t key = attention_first_keys(g, place); key < end; key += W::kRows) {
+    const bool all = attention_sees_all(g, place.first, key);
+    block.each([&](int thread) {
+      W::load(g, of_k, key, k, thread);
+      W::load(g, of_v, key, v, thread);
+    });
+    W::find_logits(block, q, k, scores);
+    block.each_apart([&](int thread) {
+      RowPair found{{kHidden, kHidden}};
+      W::template for_each_sum<W::kLogits>([&](int n, int i) {
+        float& score = scores[thread].at[n].at[i];
+        const bool visible = all || attention_visible(g, place.batch, place.first + W::row(thread, i),
+                                                      key + W::column(thread, n, i));
+        score = visible ? score * g.scale : kHidden;
+        found.of[i / 2] = Larger{}(found.of[i / 2], score);
+      });
+      largest[thread] = found;
+    });
+    join_neighbours<4>(block, largest, OfBothRows<Larger>{});
+    block.each_apart([&](int thread) {
+      RowPair shrink, own{{0, 0}};
+      TENON_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const float before = most[thread].of[r], now = Larger{}(before, largest[thread].of[r]);
+        shrink.of[r] = now == before ? 1.0f : std::exp(before - now);
+        most[thread].of[r] = now;
+      }
+      W::template for_each_sum<W::kLogits>([&](int n, int i) {
+        float& score = scores[thread].at[n].at[i];
+        score = score == kHidden ? 0.0f : std::exp(score - most[thread].of[i / 2]);
+        own.of[i / 2] = own.of[i / 2] + score;
+      });
+      weights[thread] = W::rounded(scores[thread]);
+      TENON_UNROLL
+      for (int r = 0; r < 2; ++r) sums[thread].of[r] = sums[thread].of[r] * shrink.of[r] + own.of[r];
+      W::template for_each_sum<W::kResults>(
+          [&](int n, int i) { result[thread].at[n].at[i] *= shrink.of[i / 2]; });
+    });
+    W::add_weighted(block, weights, v, result);
+    block.each([](int) {});  // all have read the keys and values before the next ones come
+  }
+  join_neighbours<4>(block, sums, OfBothRows<Add>{});
+  block.each_apart([&](int thread) {
+    if (g.lse == nullptr || thread % 4 != 0) return;
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t query = place.first + W::row(thread, 2 * r);
+      const float sum = sums[thread].of[r];
+      if (query < g.time)
+        g.lse[(place.batch * g.heads + place.head) * g.time + query] =
+            sum == 0 ? kHidden : most[thread].of[r] + std::log(sum);
+    }
+  });
+  W::store(block, g, result, query_rows(g, place.batch, place.head, g.out, g.out_row_stride), place.first, q,
+           [&](int thread, int i, float sum) {
+             const float total = sums[thread].of[i / 2];
+             return total == 0 ? 0.0f : sum / total;
+           });
+}
+
+template <int kWidth>
+struct AttentionForwardWarps {
+  AttentionArgs<Bf16> args;
+
+  static constexpr std::size_t kShared = 3 * AttentionWarps<kWidth>::kTile;
+  Grid mesh() const {
+    return {attention_grid(args, AttentionSide::kQueries, 0).blocks, AttentionWarps<kWidth>::kBlockThreads,
+            kShared};
+  }
+  TENON_BOTH void operator()(const Block& block) const {
+    attention_forward_warps<kWidth>(block, args, attention_place(args, block, 1, AttentionSide::kQueries));
   }
 };
 

@@ -5,7 +5,7 @@
 // Q and dO.
 #pragma once
 
-#include <tenon/kernels/cuda/attention_tiles.hpp>
+#include <tenon/kernels/cuda/attention_warps.hpp>
 
 namespace tenon::kernels::cuda {
 
@@ -65,19 +65,16 @@ struct AttentionRows {
   }
 };
 
-/// P and dS of one element, from its raw logit and dP.
+/// P and dS of one element, from its raw logit and dP, and its query's lse and D.
 template <class A>
 struct AttentionPair {
   A p, ds;
 };
-template <class S>
-TENON_BOTH AttentionPair<Arith<S>> attention_pair(const AttentionArgs<S>& g, const AttentionPlace& place,
-                                                  const AttentionRows<S>& rows, std::int64_t query,
-                                                  std::int64_t key, int row, Arith<S> score, Arith<S> dp) {
-  using A = Arith<S>;
-  if (!attention_visible(g, place.batch, query, key)) return {A{0}, A{0}};
-  const A p = std::exp(score * g.scale - rows.lse[row]);
-  return {p, p * (dp - rows.sums[row]) * g.scale};
+template <class A>
+TENON_BOTH AttentionPair<A> attention_pair(bool visible, A score, A dp, A scale, A lse, A sum) {
+  if (!visible) return {A{0}, A{0}};
+  const A p = std::exp(score * scale - lse);
+  return {p, p * (dp - sum) * scale};
 }
 
 /// Writes dq.
@@ -147,8 +144,8 @@ struct AttentionQueryGradient {
         const int row = thread / kParts;
         for (int column = thread % kParts; column < kRows; column += kParts) {
           const int i = row * Tiles::kScoreStride + column;
-          const auto pair =
-              attention_pair(g, place, rows, place.first + row, key + column, row, scores[i], dp[i]);
+          const bool visible = attention_visible(g, place.batch, place.first + row, key + column);
+          const auto pair = attention_pair(visible, scores[i], dp[i], g.scale, rows.lse[row], rows.sums[row]);
           weights[row * Tiles::kWeightStride + column] = put<S>(pair.ds);
         }
       });
@@ -233,8 +230,9 @@ struct AttentionKeyGradients {
           const int row = thread / kParts;
           for (int column = thread % kParts; column < kRows; column += kParts) {
             const int i = row * Tiles::kScoreStride + column, w = row * Tiles::kWeightStride + column;
+            const bool visible = attention_visible(g, place.batch, query + row, place.first + column);
             const auto pair =
-                attention_pair(g, place, rows, query + row, place.first + column, row, scores[i], dp[i]);
+                attention_pair(visible, scores[i], dp[i], g.scale, rows.lse[row], rows.sums[row]);
             p_weights[w] = put<S>(pair.p);
             ds_weights[w] = put<S>(pair.ds);
           }
@@ -251,6 +249,157 @@ struct AttentionKeyGradients {
       store_rows(g, tiles, place, dv, key_rows(g, place.batch, place.head, g.dv, g.dkv_row_stride), thread,
                  as_is);
     });
+  }
+};
+
+/// Logits and dP of a block's own rows with the others', in registers, and P and dS in their place.
+template <int kWidth>
+struct AttentionPairs {
+  using W = AttentionWarps<kWidth>;
+  PerThread<typename W::Scores> p, ds;
+
+  /// Own rows and others of the logits, then of dP. pair(row, column, logit, dp) is that of an own row and
+  /// another one.
+  template <class Pair>
+  TENON_BOTH void find(const Block& block, const Bf16* own, const Bf16* other, const Bf16* own_dp,
+                       const Bf16* other_dp, Pair pair) {
+    W::find_logits(block, own, other, p);
+    W::find_logits(block, own_dp, other_dp, ds);
+    block.each_apart([&](int thread) {
+      W::template for_each_sum<W::kLogits>([&](int n, int i) {
+        float& logit = p[thread].at[n].at[i];
+        float& dp = ds[thread].at[n].at[i];
+        const AttentionPair<float> found = pair(W::row(thread, i), W::column(thread, n, i), logit, dp);
+        logit = found.p;
+        dp = found.ds;
+      });
+    });
+  }
+  /// result += P or dS, rounded, times the rows of `other`.
+  TENON_BOTH static void add(const Block& block, PerThread<typename W::Scores>& weights, const Bf16* other,
+                             PerThread<typename W::Result>& result) {
+    PerThread<typename W::Weights> rounded;
+    block.each_apart([&](int thread) { rounded[thread] = W::rounded(weights[thread]); });
+    W::add_weighted(block, rounded, other, result);
+  }
+};
+
+/// AttentionQueryGradient in registers, for bf16 and heads of up to kWidth columns.
+template <int kWidth>
+struct AttentionQueryGradientWarps {
+  using W = AttentionWarps<kWidth>;
+  AttentionArgs<Bf16> args;
+  const float* row_sums;
+
+  static constexpr std::size_t kPerRow = AttentionTiles<Bf16>::kPerRow;
+  Grid mesh() const {
+    return {attention_grid(args, AttentionSide::kQueries, 0).blocks, W::kBlockThreads,
+            4 * W::kTile + 2 * kPerRow};
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionArgs<Bf16>& g = args;
+    const float* const sums = row_sums;
+    const AttentionPlace place = attention_place(args, block, 1, AttentionSide::kQueries);
+    const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
+    const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
+    const auto of_dout = query_rows(g, place.batch, place.head, g.dout, g.out_row_stride);
+    const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
+    const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
+    Bf16* const q = block.shared<Bf16>();
+    Bf16* const dout = block.shared<Bf16>(W::kTile);
+    Bf16* const k = block.shared<Bf16>(2 * W::kTile);
+    Bf16* const v = block.shared<Bf16>(3 * W::kTile);
+    const AttentionRows<Bf16> rows{block.shared<float>(4 * W::kTile),
+                                   block.shared<float>(4 * W::kTile + kPerRow)};
+    AttentionPairs<kWidth> pairs;
+    PerThread<typename W::Result> dq;
+
+    block.each_apart([&](int thread) {
+      W::load(g, of_q, place.first, q, thread);
+      W::load(g, of_dout, place.first, dout, thread);
+      rows.load(g, sums, place.batch, place.head, place.first, thread);
+      dq[thread] = {};
+    });
+    const std::int64_t end = attention_end_keys(g, place);
+    for (std::int64_t key = attention_first_keys(g, place); key < end; key += W::kRows) {
+      const bool all = attention_sees_all(g, place.first, key);
+      block.each([&](int thread) {
+        W::load(g, of_k, key, k, thread);
+        W::load(g, of_v, key, v, thread);
+      });
+      pairs.find(block, q, k, dout, v, [&](int row, int column, float logit, float dp) {
+        const bool visible = all || attention_visible(g, place.batch, place.first + row, key + column);
+        return attention_pair(visible, logit, dp, g.scale, rows.lse[row], rows.sums[row]);
+      });
+      pairs.add(block, pairs.ds, k, dq);
+      block.each([](int) {});  // all have read the keys and values before the next ones come
+    }
+    W::store(block, g, dq, query_rows(g, place.batch, place.head, g.dq, g.dq_row_stride), place.first, q,
+             [](int, int, float sum) { return sum; });
+  }
+};
+
+/// AttentionKeyGradients likewise. A warp's own rows are keys, so logits are those of their transposed
+/// matrix.
+template <int kWidth>
+struct AttentionKeyGradientsWarps {
+  using W = AttentionWarps<kWidth>;
+  AttentionArgs<Bf16> args;
+  const float* row_sums;
+
+  static constexpr std::size_t kPerRow = AttentionTiles<Bf16>::kPerRow;
+  Grid mesh() const {
+    return {attention_grid(args, AttentionSide::kKeys, 0).blocks, W::kBlockThreads,
+            4 * W::kTile + 2 * kPerRow};
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionArgs<Bf16>& g = args;
+    const float* const sums = row_sums;
+    const AttentionPlace place = attention_place(args, block, 1, AttentionSide::kKeys);
+    const std::int64_t group = g.heads / g.kv_heads;
+    const auto of_k = key_rows(g, place.batch, place.head, g.k, g.kv_row_stride);
+    const auto of_v = key_rows(g, place.batch, place.head, g.v, g.kv_row_stride);
+    Bf16* const k = block.shared<Bf16>();
+    Bf16* const v = block.shared<Bf16>(W::kTile);
+    Bf16* const q = block.shared<Bf16>(2 * W::kTile);
+    Bf16* const dout = block.shared<Bf16>(3 * W::kTile);
+    const AttentionRows<Bf16> rows{block.shared<float>(4 * W::kTile),
+                                   block.shared<float>(4 * W::kTile + kPerRow)};
+    AttentionPairs<kWidth> pairs;
+    PerThread<typename W::Result> dk, dv;
+
+    block.each_apart([&](int thread) {
+      W::load(g, of_k, place.first, k, thread);
+      W::load(g, of_v, place.first, v, thread);
+      dk[thread] = dv[thread] = {};
+    });
+    const std::int64_t first = attention_first_queries(g, place.first), last = attention_last_query(g, place);
+    for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
+      const auto of_q = query_rows(g, place.batch, head, g.q, g.q_row_stride);
+      const auto of_dout = query_rows(g, place.batch, head, g.dout, g.out_row_stride);
+      for (std::int64_t query = first; query <= last; query += W::kRows) {
+        const bool all = attention_sees_all(g, query, place.first);
+        block.each([&](int thread) {
+          W::load(g, of_q, query, q, thread);
+          W::load(g, of_dout, query, dout, thread);
+          rows.load(g, sums, place.batch, head, query, thread);
+        });
+        pairs.find(block, k, q, v, dout, [&](int row, int column, float logit, float dp) {
+          const bool visible = all || attention_visible(g, place.batch, query + column, place.first + row);
+          return attention_pair(visible, logit, dp, g.scale, rows.lse[column], rows.sums[column]);
+        });
+        pairs.add(block, pairs.p, dout, dv);
+        pairs.add(block, pairs.ds, q, dk);
+        block.each([](int) {});  // all have read the queries before the next ones come
+      }
+    }
+    const auto as_is = [](int, int, float sum) { return sum; };
+    W::store(block, g, dk, key_rows(g, place.batch, place.head, g.dk, g.dkv_row_stride), place.first, q,
+             as_is);
+    W::store(block, g, dv, key_rows(g, place.batch, place.head, g.dv, g.dkv_row_stride), place.first, q,
+             as_is);
   }
 };
 

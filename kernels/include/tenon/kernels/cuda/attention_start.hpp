@@ -6,7 +6,6 @@
 
 #include <tenon/kernels/cuda/attention.hpp>
 #include <tenon/kernels/cuda/attention_backward.hpp>
-#include <tenon/kernels/cuda/attention_warps.hpp>
 #include <tenon/kernels/cuda/cached_attention.hpp>
 
 #include <type_traits>

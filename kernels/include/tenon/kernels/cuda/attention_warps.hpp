@@ -1,5 +1,5 @@
-// Attention in bf16 with logits, probabilities and results in registers, for heads of up to kWidth columns:
-// the formulas, tiles and order of attention.hpp and attention_backward.hpp. A warp has 16 rows of a block's
+// Shared by the bodies of attention in bf16 that keep logits, probabilities and results in registers
+// (attention.hpp, attention_backward.hpp), for heads of up to kWidth columns. A warp has 16 rows of a block's
 // tile of 64 and meets the 64 rows of the other side's tile in shared memory; four threads share a row.
 // Logits are products of its own rows with the others, so that they are, rounded, the left side of the next
 // product (warp_products.hpp).
@@ -50,10 +50,11 @@ struct AttentionWarps {
     }
   }
 
-  /// sums += (16 rows of `own` by warp) (the rows of `other`)', over the head's columns.
-  TENON_BOTH static void add_logits(const Block& block, const Bf16* own, const Bf16* other,
-                                    PerThread<Scores>& sums) {
+  /// sums = (16 rows of `own` by warp) (the rows of `other`)', over the head's columns.
+  TENON_BOTH static void find_logits(const Block& block, const Bf16* own, const Bf16* other,
+                                     PerThread<Scores>& sums) {
     PerThread<WarpOperand> a, b;
+    block.each_apart([&](int thread) { sums[thread] = {}; });
     TENON_UNROLL
     for (int d = 0; d < kDepths; ++d) {
       block.each_apart([&](int thread) {
@@ -64,7 +65,9 @@ struct AttentionWarps {
         block.each_apart([&](int thread) {
           b[thread] = load_operand<WarpLoad::kColumns>(other, kStride, n * 8, d * 16, thread);
         });
-        multiply_pair(block, n, a, b, sums);
+        multiply_pair(
+            block, [&](int thread) { return &a[thread]; }, b,
+            [&](int thread, int i) { return &sums[thread].at[n + i]; });
       }
     }
   }
@@ -80,14 +83,20 @@ struct AttentionWarps {
         block.each_apart([&](int thread) {
           b[thread] = load_operand<WarpLoad::kTransposed>(other, kStride, l * 16, n * 8, thread);
         });
-        TENON_UNROLL
-        for (int i = 0; i < 2; ++i)
-          multiply_warps(block, [&](int thread) {
-            return WarpProduct{&result[thread].at[n + i],
-                               &weights[thread].at[l],
-                               {b[thread].word[2 * i], b[thread].word[2 * i + 1]}};
-          });
+        multiply_pair(
+            block, [&](int thread) { return &weights[thread].at[l]; }, b,
+            [&](int thread, int i) { return &result[thread].at[n + i]; });
       }
+    }
+  }
+
+  /// Calls f(n, i) for element i of each of a thread's kCount sums n.
+  template <int kCount, class F>
+  TENON_BOTH static void for_each_sum(F f) {
+    TENON_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      TENON_UNROLL
+      for (int i = 0; i < 4; ++i) f(n, i);
     }
   }
 
@@ -104,13 +113,10 @@ struct AttentionWarps {
                                const HeadRows<Bf16>& to, std::int64_t first, Bf16* tile, Value value) {
     constexpr int kRun = 8, kAcross = kWidth / kRun;
     block.each([&](int thread) {
-      TENON_UNROLL
-      for (int n = 0; n < kResults; ++n) {
-        TENON_UNROLL
-        for (int i = 0; i < 4; ++i)
-          tile[row(thread, i) * kStride + column(thread, n, i)] =
-              to_bf16(value(thread, i, result[thread].at[n].at[i]));
-      }
+      for_each_sum<kResults>([&](int n, int i) {
+        tile[row(thread, i) * kStride + column(thread, n, i)] =
+            to_bf16(value(thread, i, result[thread].at[n].at[i]));
+      });
     });
     block.each([&](int thread) {
       for (int i = thread; i < kRows * kAcross; i += kBlockThreads) {
@@ -124,13 +130,13 @@ struct AttentionWarps {
   }
 
  private:
-  TENON_BOTH static void multiply_pair(const Block& block, int n, PerThread<WarpOperand>& a,
-                                       PerThread<WarpOperand>& b, PerThread<Scores>& sums) {
+  /// a(thread) and sums(thread, i) are the thread's registers of products i = 0 and 1, which share A.
+  template <class A, class Sums>
+  TENON_BOTH static void multiply_pair(const Block& block, A a, PerThread<WarpOperand>& b, Sums sums) {
     TENON_UNROLL
     for (int i = 0; i < 2; ++i)
       multiply_warps(block, [&](int thread) {
-        return WarpProduct{
-            &sums[thread].at[n + i], &a[thread], {b[thread].word[2 * i], b[thread].word[2 * i + 1]}};
+        return WarpProduct{sums(thread, i), a(thread), {b[thread].word[2 * i], b[thread].word[2 * i + 1]}};
       });
   }
 };
@@ -143,286 +149,5 @@ TENON_BOTH inline bool attention_sees_all(const AttentionArgs<Bf16>& args, std::
   return args.documents == nullptr && args.key_mask == nullptr && query + last < args.time &&
          key + last <= position && (args.window <= 0 || key > position + last - args.window);
 }
-
-/// A number for each of a thread's two rows.
-struct RowPair {
-  float of[2];
-};
-template <class Op>
-struct OfBothRows {
-  TENON_BOTH RowPair operator()(const RowPair& a, const RowPair& b) const {
-    return {{Op{}(a.of[0], b.of[0]), Op{}(a.of[1], b.of[1])}};
-  }
-};
-
-/// attention_forward_tile() for such heads.
-template <int kWidth>
-TENON_BOTH void attention_forward_warps(const Block& block, const AttentionArgs<Bf16>& g,
-                                        const AttentionPlace& place) {
-  using W = AttentionWarps<kWidth>;
-  constexpr float kHidden = -std::numeric_limits<float>::infinity();
-  const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
-  const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
-  const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
-  const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
-  Bf16* const q = block.shared<Bf16>();
-  Bf16* const k = block.shared<Bf16>(W::kTile);
-  Bf16* const v = block.shared<Bf16>(2 * W::kTile);
-  PerThread<typename W::Scores> scores;
-  PerThread<typename W::Weights> weights;
-  PerThread<typename W::Result> result;
-  PerThread<RowPair> most, sums, largest;  // the largest logit so far, the sum of weights relative to it
-
-  block.each_apart([&](int thread) {
-    W::load(g, of_q, place.first, q, thread);
-    result[thread] = {};
-    most[thread] = {{kHidden, kHidden}};
-    sums[thread] = {{0, 0}};
-  });
-  const std::int64_t end = attention_end_keys(g, place);
-  for (std::int64_t key = attention_first_keys(g, place); key < end; key += W::kRows) {
-    const bool all = attention_sees_all(g, place.first, key);
-    block.each([&](int thread) {
-      W::load(g, of_k, key, k, thread);
-      W::load(g, of_v, key, v, thread);
-      scores[thread] = {};
-    });
-    W::add_logits(block, q, k, scores);
-    block.each_apart([&](int thread) {
-      RowPair found{{kHidden, kHidden}};
-      TENON_UNROLL
-      for (int n = 0; n < W::kLogits; ++n) {
-        TENON_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          float& score = scores[thread].at[n].at[i];
-          const bool visible = all || attention_visible(g, place.batch, place.first + W::row(thread, i),
-                                                        key + W::column(thread, n, i));
-          score = visible ? score * g.scale : kHidden;
-          found.of[i / 2] = Larger{}(found.of[i / 2], score);
-        }
-      }
-      largest[thread] = found;
-    });
-    join_neighbours<4>(block, largest, OfBothRows<Larger>{});
-    block.each_apart([&](int thread) {
-      RowPair shrink, own{{0, 0}};
-      TENON_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const float before = most[thread].of[r], now = Larger{}(before, largest[thread].of[r]);
-        shrink.of[r] = now == before ? 1.0f : std::exp(before - now);
-        most[thread].of[r] = now;
-      }
-      TENON_UNROLL
-      for (int n = 0; n < W::kLogits; ++n) {
-        TENON_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          float& score = scores[thread].at[n].at[i];
-          score = score == kHidden ? 0.0f : std::exp(score - most[thread].of[i / 2]);
-          own.of[i / 2] = own.of[i / 2] + score;
-        }
-      }
-      weights[thread] = W::rounded(scores[thread]);
-      TENON_UNROLL
-      for (int r = 0; r < 2; ++r) sums[thread].of[r] = sums[thread].of[r] * shrink.of[r] + own.of[r];
-      TENON_UNROLL
-      for (int n = 0; n < W::kResults; ++n) {
-        TENON_UNROLL
-        for (int i = 0; i < 4; ++i) result[thread].at[n].at[i] *= shrink.of[i / 2];
-      }
-    });
-    W::add_weighted(block, weights, v, result);
-    block.each([](int) {});  // all have read the keys and values before the next ones come
-  }
-  join_neighbours<4>(block, sums, OfBothRows<Add>{});
-  block.each_apart([&](int thread) {
-    if (g.lse == nullptr || thread % 4 != 0) return;
-    for (int r = 0; r < 2; ++r) {
-      const std::int64_t query = place.first + W::row(thread, 2 * r);
-      const float sum = sums[thread].of[r];
-      if (query < g.time)
-        g.lse[(place.batch * g.heads + place.head) * g.time + query] =
-            sum == 0 ? kHidden : most[thread].of[r] + std::log(sum);
-    }
-  });
-  W::store(block, g, result, query_rows(g, place.batch, place.head, g.out, g.out_row_stride), place.first, q,
-           [&](int thread, int i, float sum) {
-             const float total = sums[thread].of[i / 2];
-             return total == 0 ? 0.0f : sum / total;
-           });
-}
-
-template <int kWidth>
-struct AttentionForwardWarps {
-  AttentionArgs<Bf16> args;
-
-  static constexpr std::size_t kShared = 3 * AttentionWarps<kWidth>::kTile;
-  Grid mesh() const {
-    return {attention_grid(args, AttentionSide::kQueries, 0).blocks, AttentionWarps<kWidth>::kBlockThreads,
-            kShared};
-  }
-  TENON_BOTH void operator()(const Block& block) const {
-    attention_forward_warps<kWidth>(block, args, attention_place(args, block, 1, AttentionSide::kQueries));
-  }
-};
-
-/// AttentionQueryGradient for such heads.
-template <int kWidth>
-struct AttentionQueryGradientWarps {
-  using W = AttentionWarps<kWidth>;
-  AttentionArgs<Bf16> args;
-  const float* row_sums;
-
-  Grid mesh() const {
-    return {attention_grid(args, AttentionSide::kQueries, 0).blocks, W::kBlockThreads, 4 * W::kTile};
-  }
-
-  TENON_BOTH void operator()(const Block& block) const {
-    const AttentionArgs<Bf16>& g = args;
-    const float* const of_rows = row_sums;
-    const AttentionPlace place = attention_place(args, block, 1, AttentionSide::kQueries);
-    const std::int64_t key_head = place.head / (g.heads / g.kv_heads);
-    const auto of_q = query_rows(g, place.batch, place.head, g.q, g.q_row_stride);
-    const auto of_dout = query_rows(g, place.batch, place.head, g.dout, g.out_row_stride);
-    const auto of_k = key_rows(g, place.batch, key_head, g.k, g.kv_row_stride);
-    const auto of_v = key_rows(g, place.batch, key_head, g.v, g.kv_row_stride);
-    Bf16* const q = block.shared<Bf16>();
-    Bf16* const dout = block.shared<Bf16>(W::kTile);
-    Bf16* const k = block.shared<Bf16>(2 * W::kTile);
-    Bf16* const v = block.shared<Bf16>(3 * W::kTile);
-    PerThread<typename W::Scores> scores, dp;
-    PerThread<typename W::Weights> weights;
-    PerThread<typename W::Result> result;
-    PerThread<RowPair> lse, sums;
-
-    block.each_apart([&](int thread) {
-      W::load(g, of_q, place.first, q, thread);
-      W::load(g, of_dout, place.first, dout, thread);
-      result[thread] = {};
-      for (int r = 0; r < 2; ++r) {
-        const std::int64_t query = place.first + W::row(thread, 2 * r);
-        const std::int64_t row = (place.batch * g.heads + place.head) * g.time + query;
-        lse[thread].of[r] = query < g.time ? g.lse[row] : 0;
-        sums[thread].of[r] = query < g.time ? of_rows[row] : 0;
-      }
-    });
-    const std::int64_t end = attention_end_keys(g, place);
-    for (std::int64_t key = attention_first_keys(g, place); key < end; key += W::kRows) {
-      const bool all = attention_sees_all(g, place.first, key);
-      block.each([&](int thread) {
-        W::load(g, of_k, key, k, thread);
-        W::load(g, of_v, key, v, thread);
-        scores[thread] = {};
-        dp[thread] = {};
-      });
-      W::add_logits(block, q, k, scores);
-      W::add_logits(block, dout, v, dp);
-      block.each_apart([&](int thread) {
-        TENON_UNROLL
-        for (int n = 0; n < W::kLogits; ++n) {
-          TENON_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            float& score = scores[thread].at[n].at[i];
-            const bool visible = all || attention_visible(g, place.batch, place.first + W::row(thread, i),
-                                                          key + W::column(thread, n, i));
-            score = visible ? std::exp(score * g.scale - lse[thread].of[i / 2]) *
-                                  (dp[thread].at[n].at[i] - sums[thread].of[i / 2]) * g.scale
-                            : 0.0f;
-          }
-        }
-        weights[thread] = W::rounded(scores[thread]);
-      });
-      W::add_weighted(block, weights, k, result);
-      block.each([](int) {});
-    }
-    W::store(block, g, result, query_rows(g, place.batch, place.head, g.dq, g.dq_row_stride), place.first, q,
-             [](int, int, float sum) { return sum; });
-  }
-};
-
-/// AttentionKeyGradients for such heads. A warp's own rows are keys, so logits are those of their transposed
-/// matrix.
-template <int kWidth>
-struct AttentionKeyGradientsWarps {
-  using W = AttentionWarps<kWidth>;
-  AttentionArgs<Bf16> args;
-  const float* row_sums;
-
-  static constexpr std::size_t kNumbers = W::kRows * sizeof(float);
-  Grid mesh() const {
-    return {attention_grid(args, AttentionSide::kKeys, 0).blocks, W::kBlockThreads,
-            4 * W::kTile + 2 * kNumbers};
-  }
-
-  TENON_BOTH void operator()(const Block& block) const {
-    const AttentionArgs<Bf16>& g = args;
-    const float* const of_rows = row_sums;
-    const AttentionPlace place = attention_place(args, block, 1, AttentionSide::kKeys);
-    const std::int64_t group = g.heads / g.kv_heads;
-    const auto of_k = key_rows(g, place.batch, place.head, g.k, g.kv_row_stride);
-    const auto of_v = key_rows(g, place.batch, place.head, g.v, g.kv_row_stride);
-    Bf16* const k = block.shared<Bf16>();
-    Bf16* const v = block.shared<Bf16>(W::kTile);
-    Bf16* const q = block.shared<Bf16>(2 * W::kTile);
-    Bf16* const dout = block.shared<Bf16>(3 * W::kTile);
-    float* const lse = block.shared<float>(4 * W::kTile);
-    float* const sums = block.shared<float>(4 * W::kTile + kNumbers);
-    PerThread<typename W::Scores> scores, dp;
-    PerThread<typename W::Weights> weights;
-    PerThread<typename W::Result> dk, dv;
-
-    block.each_apart([&](int thread) {
-      W::load(g, of_k, place.first, k, thread);
-      W::load(g, of_v, place.first, v, thread);
-      dk[thread] = {};
-      dv[thread] = {};
-    });
-    const std::int64_t first = attention_first_queries(g, place.first), last = attention_last_query(g, place);
-    for (std::int64_t head = place.head * group; head < (place.head + 1) * group; ++head) {
-      const auto of_q = query_rows(g, place.batch, head, g.q, g.q_row_stride);
-      const auto of_dout = query_rows(g, place.batch, head, g.dout, g.out_row_stride);
-      for (std::int64_t query = first; query <= last; query += W::kRows) {
-        const bool all = attention_sees_all(g, query, place.first);
-        block.each([&](int thread) {
-          W::load(g, of_q, query, q, thread);
-          W::load(g, of_dout, query, dout, thread);
-          for (int i = thread; i < W::kRows; i += W::kBlockThreads) {
-            const std::int64_t row = (place.batch * g.heads + head) * g.time + query + i;
-            lse[i] = query + i < g.time ? g.lse[row] : 0;
-            sums[i] = query + i < g.time ? of_rows[row] : 0;
-          }
-          scores[thread] = {};
-          dp[thread] = {};
-        });
-        W::add_logits(block, k, q, scores);
-        W::add_logits(block, v, dout, dp);
-        block.each_apart([&](int thread) {
-          TENON_UNROLL
-          for (int n = 0; n < W::kLogits; ++n) {
-            TENON_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              const int column = W::column(thread, n, i);
-              float& score = scores[thread].at[n].at[i];
-              float& gradient = dp[thread].at[n].at[i];
-              const bool visible =
-                  all || attention_visible(g, place.batch, query + column, place.first + W::row(thread, i));
-              score = visible ? std::exp(score * g.scale - lse[column]) : 0.0f;
-              gradient = visible ? score * (gradient - sums[column]) * g.scale : 0.0f;
-            }
-          }
-          weights[thread] = W::rounded(scores[thread]);
-        });
-        W::add_weighted(block, weights, dout, dv);
-        block.each_apart([&](int thread) { weights[thread] = W::rounded(dp[thread]); });
-        W::add_weighted(block, weights, q, dk);
-        block.each([](int) {});
-      }
-    }
-    const auto as_is = [](int, int, float sum) { return sum; };
-    W::store(block, g, dk, key_rows(g, place.batch, place.head, g.dk, g.dkv_row_stride), place.first, q,
-             as_is);
-    W::store(block, g, dv, key_rows(g, place.batch, place.head, g.dv, g.dkv_row_stride), place.first, q,
-             as_is);
-  }
-};
 
 }  // namespace tenon::kernels::cuda

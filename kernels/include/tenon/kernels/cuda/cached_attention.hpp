@@ -5,7 +5,6 @@
 
 #include <tenon/kernels/cached_attention.hpp>
 #include <tenon/kernels/cuda/attention.hpp>
-#include <tenon/kernels/cuda/attention_warps.hpp>
 
 namespace tenon::kernels::cuda {
 
@@ -61,8 +60,8 @@ struct KeepPlaces {
   }
 };
 
-/// Writes the output of the places that count. All of them are kept already. kWidth: that of the body of
-/// attention_warps.hpp; 0: attention.hpp's.
+/// Writes the output of the places that count. All of them are kept already. kWidth: of the body
+/// in registers; 0: of the one in shared memory.
 template <class S, int kWidth>
 struct CachedAttentionForward {
   CachedPass<S> pass;
