@@ -316,7 +316,7 @@ std::vector<float> many_numbers() {
 
 template <Element kElement>
 void expect_roundings_of_the_formats() {
-  const auto same = [](const cuda::Element8& found, std::uint8_t code) {
+  const auto same = [](const cuda::CodedElement& found, std::uint8_t code) {
     const float value = decode(code, kElement);
     return found.code == code && std::memcmp(&found.value, &value, sizeof(value)) == 0;
   };

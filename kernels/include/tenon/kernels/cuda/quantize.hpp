@@ -13,35 +13,37 @@ namespace tenon::kernels::cuda {
 /// Elements of a row that one thread processes at once.
 inline constexpr int kQuantizeRun = 8;
 
-/// draw_of() for any element.
-template <class S>
-TENON_BOTH TENON_NOINLINE std::uint32_t draw_at(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
-  const auto row = static_cast<std::uint64_t>(a.origin_row + i);
-  const auto column = static_cast<std::uint64_t>(a.origin_column + j);
-  const bool down = reference::runs_down(a);
-  return draw_of({a.key, a.step, a.micro}, down ? row : column, down ? column : row, a.random_bits);
+/// draw_of(), compiled once: few elements need it.
+TENON_BOTH TENON_NOINLINE inline std::uint32_t draw_apart(DrawStream stream, std::uint64_t along,
+                                                          std::uint64_t line, int random_bits) {
+  return draw_of(stream, along, line, random_bits);
 }
 
-/// The same for elements in order, from (i, j) on down the column or along the row. Where they are a line's
+/// draw_of() for elements in order, from (i, j) on down the column or along the row. Where they are a line's
 /// from the begin of a group of 16 (kFrom 16) or from its middle, too (kFrom 8), four random words serve 16
 /// elements of 8 bits each, or 4 of 24 bits. An element's number must be constant once loops are unrolled, or
 /// the words were in memory.
 template <class S, int kFrom, bool kDown>
 class Draws {
  public:
-  TENON_BOTH Draws(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) : a_(a), i_(i), j_(j) {
+  TENON_BOTH Draws(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j)
+      : stream_{a.key, a.step, a.micro}, random_bits_(a.random_bits) {
     const auto row = static_cast<std::uint64_t>(a.origin_row + i);
     const auto column = static_cast<std::uint64_t>(a.origin_column + j);
-    along_ = kDown ? row : column, line_ = kDown ? column : row;
-    ordered_ = kDown == reference::runs_down(a) && along_ % kFrom == 0;
+    const bool lines_down = reference::runs_down(a);
+    along_ = lines_down ? row : column, line_ = lines_down ? column : row;
+    follows_line_ = kDown == lines_down;
+    ordered_ = follows_line_ && along_ % kFrom == 0;
   }
 
   /// The draw of element e after the first; each is asked for once, ascending.
   TENON_BOTH std::uint32_t operator()(int e) {
-    if (!ordered_) return draw_at(a_, i_ + (kDown ? e : 0), j_ + (kDown ? 0 : e));
+    if (!ordered_)
+      return draw_apart(stream_, along_ + (follows_line_ ? e : 0), line_ + (follows_line_ ? 0 : e),
+                        random_bits_);
     const std::uint64_t group = along_ / 16 + e / 16;
     const auto skipped = static_cast<std::uint32_t>(along_ % 16);
-    if (a_.random_bits == 8) {
+    if (random_bits_ == 8) {
       if (e % 16 == 0) draw(group, 0);
       if (e == 0 && skipped == 8) words_[0] = words_[2], words_[1] = words_[3];
       return words_[e % 16 / 4] >> (8 * (e % 4)) & 0xffu;
@@ -53,28 +55,39 @@ class Draws {
  private:
   static_assert(kFrom == 8 || kFrom == 16);
   TENON_BOTH void draw(std::uint64_t group, std::uint32_t part) {
-    const auto words = draw_words({a_.key, a_.step, a_.micro}, group, line_, part);
+    const auto words = draw_words(stream_, group, line_, part);
     TENON_UNROLL
     for (int w = 0; w < 4; ++w) words_[w] = words[w];
   }
 
-  const QuantizeArgs<S>& a_;
-  std::int64_t i_, j_;
+  DrawStream stream_;
+  int random_bits_;
   std::uint64_t along_ = 0, line_ = 0;
-  bool ordered_ = false;
+  bool follows_line_ = false, ordered_ = false;
   std::uint32_t words_[4] = {};
 };
+
+/// Rotates 16 elements in place; at(e) refers to one. The results are bfloat16 values, which S represents.
+template <class S, class At>
+TENON_BOTH void rotate_group(At at) {
+  float v[16];
+  TENON_UNROLL
+  for (int e = 0; e < 16; ++e) v[e] = to_float(to_bf16(reference::get(at(e))));
+  rotate16(v);
+  TENON_UNROLL
+  for (int e = 0; e < 16; ++e) at(e) = put<S>(v[e]);
+}
 
 // Rounding to an element format, with the layout a constant: codes of formats.hpp and stochastic.hpp and what
 // they stand for, by float arithmetic in a third of the instructions.
 
-struct Element8 {
+struct CodedElement {
   std::uint8_t code;
   float value;  ///< decode(code)
 };
 
 template <Element kElement>
-struct Grid8 {
+struct ElementGrid {
   static constexpr ElementLayout kLayout = layout_of(kElement);
   static constexpr std::uint32_t kExponent = 0x7f800000u;
   static constexpr std::uint32_t kLargest = std::bit_cast<std::uint32_t>(kLayout.largest);
@@ -91,8 +104,8 @@ struct Grid8 {
 
 /// encode(x) and its value.
 template <Element kElement>
-TENON_BOTH Element8 round_nearest(float x) {
-  using G = Grid8<kElement>;
+TENON_BOTH CodedElement round_nearest(float x) {
+  using G = ElementGrid<kElement>;
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits & ~kMagnitudeMask, magnitude = bits & kMagnitudeMask;
   const ElementLayout layout = layout_of(kElement);  // on a device a static constant has no address
@@ -112,8 +125,8 @@ TENON_BOTH Element8 round_nearest(float x) {
 
 /// encode_stochastic8(x, draw) and its value.
 template <Element kElement>
-TENON_BOTH Element8 round_by_byte(float x, std::uint32_t draw) {
-  using G = Grid8<kElement>;
+TENON_BOTH CodedElement round_by_byte(float x, std::uint32_t draw) {
+  using G = ElementGrid<kElement>;
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = bits & ~kMagnitudeMask, magnitude = bits & kMagnitudeMask;
   if (magnitude >= G::kLargest) return round_nearest<kElement>(x);
@@ -137,8 +150,8 @@ TENON_BOTH Element8 round_by_byte(float x, std::uint32_t draw) {
 
 /// encode_element() of the reference and its value; draw() is called for stochastic rounding alone.
 template <Element kElement, class S, class Draw>
-TENON_BOTH Element8 round_element(const QuantizeArgs<S>& a, float x, const reference::BlockNumbers& numbers,
-                                  Draw draw) {
+TENON_BOTH CodedElement round_element(const QuantizeArgs<S>& a, float x,
+                                      const reference::BlockNumbers& numbers, Draw draw) {
   float scaled = x * numbers.encode;
   if (kElement != Element::kE2M1 && a.scaling == Scaling::kTwoLevel)
     scaled = clamp6(scaled);  // E2M1 saturates there
@@ -154,7 +167,7 @@ struct Rounded {
   Run<std::uint8_t, N> codes = {};
   Run<Bf16, N> values = {};
 
-  TENON_BOTH void put(int e, const Element8& rounded, const reference::BlockNumbers& numbers) {
+  TENON_BOTH void put(int e, const CodedElement& rounded, const reference::BlockNumbers& numbers) {
     codes.at[e] = rounded.code;
     values.at[e] = to_bf16(rounded.value * numbers.decode);
   }

@@ -56,8 +56,7 @@ struct QuantizeRows {
         const std::int64_t piece = at.column / kQuantizeRun;
         if (piece % kPieces == 0) {
           const std::int64_t index = at.row * k.args.scales_stride + piece / kPieces;
-          if (k.args.scales != nullptr) k.args.scales[index] = numbers.bits;
-          if (k.args.float_scales != nullptr) k.args.float_scales[index] = 1.0f / numbers.encode;
+          reference::store_scale(k.args, index, numbers);
         }
         quantize_run<kElement>(k.args, run[thread], numbers, at.row, at.column, at.n);
       });
@@ -119,7 +118,7 @@ struct QuantizeColumns {
     TENON_UNROLL
     for (int c = 0; c < 2; ++c) {
       if constexpr (kRows == kGroup) {
-        if (args.rotate) rotate(pairs, c);
+        if (args.rotate) rotate_group<S>([&](int e) -> S& { return pairs[e].at[c]; });
       }
       std::uint32_t largest = 0;
       TENON_UNROLL
@@ -130,8 +129,7 @@ struct QuantizeColumns {
       const TensorScale tensor = args.lines != nullptr ? args.lines[column + c] : args.tensor;
       numbers[c] = reference::numbers_of(args, std::bit_cast<float>(largest), tensor);
       const std::int64_t index = down * args.scales_stride + column + c;
-      if (args.scales != nullptr) args.scales[index] = numbers[c].bits;
-      if (args.float_scales != nullptr) args.float_scales[index] = 1.0f / numbers[c].encode;
+      reference::store_scale(args, index, numbers[c]);
     }
     Draws<S, kGroup, true> left(args, row, column), right(args, row, column + 1);
     TENON_UNROLL
@@ -149,22 +147,6 @@ struct QuantizeColumns {
       store_rounded(args, rounded, row + e, column, n);
     }
     return most;
-  }
-
-  /// The results are bfloat16 values, which S represents.
-  TENON_BOTH static void rotate(Run<S, 2>* pairs, int c) {
-    float v[kGroup];
-    TENON_UNROLL
-    for (int e = 0; e < kGroup; ++e) v[e] = to_float(to_bf16(reference::get(pairs[e].at[c])));
-    rotate16(v);
-    TENON_UNROLL
-    for (int e = 0; e < kGroup; ++e) {
-      if constexpr (sizeof(S) == sizeof(Bf16)) {
-        pairs[e].at[c] = to_bf16(v[e]);
-      } else {
-        pairs[e].at[c] = v[e];
-      }
-    }
   }
 };
 

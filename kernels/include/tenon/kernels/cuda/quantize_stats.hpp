@@ -102,12 +102,7 @@ struct Measure {
     if (line >= kTile) return;
     const int first = reference::runs_down(args) ? line : line * kTile;
     const int step = reference::runs_down(args) ? kTile : 1;
-    float v[kTile];
-    TENON_UNROLL
-    for (int e = 0; e < kTile; ++e) v[e] = to_float(to_bf16(tile[first + e * step]));
-    rotate16(v);
-    TENON_UNROLL
-    for (int e = 0; e < kTile; ++e) tile[first + e * step] = v[e];
+    rotate_group<float>([&](int e) -> float& { return tile[first + e * step]; });
   }
   TENON_BOTH double matrix_scale(std::int64_t i, std::int64_t j) const {
     return args.lines != nullptr ? args.lines[reference::runs_down(args) ? j : i].decode : args.tensor.decode;

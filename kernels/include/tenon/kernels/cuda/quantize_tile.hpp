@@ -128,25 +128,14 @@ struct QuantizeTiles {
     }
   }
 
-  /// Rotates one group of 16 after the other, in place: the results are bfloat16 values, which S represents.
+  /// One group of 16 after the other.
   TENON_BOTH void rotate(const Block& block, int thread) const {
     S* const staged = block.shared<S>();
     const int across = is_tall() ? tile.columns : tile.columns / 16, groups = tile.rows * tile.columns / 16;
     const int step = is_tall() ? tile.columns : 1;
     for (int at = thread; at < groups; at += block.threads()) {
       S* const group = staged + (is_tall() ? at / across * 16 * tile.columns + at % across : at * 16);
-      float v[16];
-      TENON_UNROLL
-      for (int e = 0; e < 16; ++e) v[e] = to_float(to_bf16(reference::get(group[e * step])));
-      rotate16(v);
-      TENON_UNROLL
-      for (int e = 0; e < 16; ++e) {
-        if constexpr (sizeof(S) == sizeof(Bf16)) {
-          group[e * step] = to_bf16(v[e]);
-        } else {
-          group[e * step] = v[e];
-        }
-      }
+      rotate_group<S>([&](int e) -> S& { return group[e * step]; });
     }
   }
 
@@ -205,8 +194,7 @@ struct QuantizeTiles {
       numbers[b] = reference::block_numbers(args, x, reference::Block{row, bottom, column, right},
                                             std::bit_cast<float>(largest[b]), tensor);
       const std::int64_t index = row / block_rows() * args.scales_stride + column / block_columns();
-      if (args.scales != nullptr) args.scales[index] = numbers[b].bits;
-      if (args.float_scales != nullptr) args.float_scales[index] = 1.0f / numbers[b].encode;
+      reference::store_scale(args, index, numbers[b]);
     }
   }
 

@@ -123,6 +123,13 @@ TENON_BOTH float block_error(const X& elements, const Block& block, const BlockN
   return lanes[0];
 }
 
+/// `index`: of the block's scale.
+template <class S>
+TENON_BOTH void store_scale(const QuantizeArgs<S>& a, std::int64_t index, const BlockNumbers& numbers) {
+  if (a.scales != nullptr) a.scales[index] = numbers.bits;
+  if (a.float_scales != nullptr) a.float_scales[index] = 1.0f / numbers.encode;
+}
+
 /// Without four over six; `largest`: the block's amax.
 template <class S>
 TENON_BOTH BlockNumbers numbers_of(const QuantizeArgs<S>& a, float largest, const TensorScale& tensor) {
@@ -203,8 +210,7 @@ TENON_BOTH std::uint32_t quantize_block(const QuantizeArgs<S>& a, const Block& b
   const Elements<S> x(a, block);
   const float largest = a.scaling == Scaling::kTensor ? 0.0f : block_amax(x, block);
   const BlockNumbers numbers = block_numbers(a, x, block, largest, tensor);
-  if (a.scales != nullptr) a.scales[index] = numbers.bits;
-  if (a.float_scales != nullptr) a.float_scales[index] = 1.0f / numbers.encode;
+  store_scale(a, index, numbers);
   for (std::int64_t i = block.row; i < block.end_row; ++i)
     for (std::int64_t j = block.column; j < block.end_column; ++j) {
       const std::uint8_t code = encode_element(a, x(i, j), numbers, i, j);
