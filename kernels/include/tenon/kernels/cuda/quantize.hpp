@@ -13,21 +13,21 @@ namespace tenon::kernels::cuda {
 /// Elements of a row that one thread processes at once.
 inline constexpr int kQuantizeRun = 8;
 
-/// draw_of(), compiled once: few elements need it.
+/// draw_of() for 8 bits, compiled once: few elements need it.
 TENON_BOTH TENON_NOINLINE inline std::uint32_t draw_apart(DrawStream stream, std::uint64_t along,
-                                                          std::uint64_t line, int random_bits) {
-  return draw_of(stream, along, line, random_bits);
+                                                          std::uint64_t line) {
+  return draw_of(stream, along, line, 8);
 }
 
-/// draw_of() for elements in order, from (i, j) on down the column or along the row. Where they are a line's
-/// from the begin of a group of 16 (kFrom 16) or from its middle, too (kFrom 8), four random words serve 16
-/// elements of 8 bits each, or 4 of 24 bits. An element's number must be constant once loops are unrolled, or
-/// the words were in memory.
+/// The place in a stream of draws of each element from (i, j) on down the column or along the row, and draws
+/// of 8 bits. Where the elements are a line's from the begin of a group of 16 (kFrom 16) or from its middle,
+/// too (kFrom 8), four random words serve 16 of them. An element's number must be constant once loops are
+/// unrolled, or the words were in memory.
 template <class S, int kFrom, bool kDown>
 class Draws {
  public:
   TENON_BOTH Draws(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j)
-      : stream_{a.key, a.step, a.micro}, random_bits_(a.random_bits) {
+      : stream_{a.key, a.step, a.micro} {
     const auto row = static_cast<std::uint64_t>(a.origin_row + i);
     const auto column = static_cast<std::uint64_t>(a.origin_column + j);
     const bool lines_down = reference::runs_down(a);
@@ -36,32 +36,26 @@ class Draws {
     ordered_ = follows_line_ && along_ % kFrom == 0;
   }
 
-  /// The draw of element e after the first; each is asked for once, ascending.
-  TENON_BOTH std::uint32_t operator()(int e) {
-    if (!ordered_)
-      return draw_apart(stream_, along_ + (follows_line_ ? e : 0), line_ + (follows_line_ ? 0 : e),
-                        random_bits_);
-    const std::uint64_t group = along_ / 16 + e / 16;
-    const auto skipped = static_cast<std::uint32_t>(along_ % 16);
-    if (random_bits_ == 8) {
-      if (e % 16 == 0) draw(group, 0);
-      if (e == 0 && skipped == 8) words_[0] = words_[2], words_[1] = words_[3];
-      return words_[e % 16 / 4] >> (8 * (e % 4)) & 0xffu;
+  TENON_BOTH const DrawStream& stream() const { return stream_; }
+  TENON_BOTH std::uint64_t along(int e) const { return along_ + (follows_line_ ? e : 0); }
+  TENON_BOTH std::uint64_t line(int e) const { return line_ + (follows_line_ ? 0 : e); }
+
+  /// The 8 bits of element e after the first; each is asked for once, ascending.
+  TENON_BOTH std::uint32_t byte(int e) {
+    if (!ordered_) return draw_apart(stream_, along(e), line(e));
+    if (e % 16 == 0) {
+      const auto words = draw_words(stream_, along_ / 16 + e / 16, line_, 0);
+      TENON_UNROLL
+      for (int w = 0; w < 4; ++w) words_[w] = words[w];
     }
-    if (e % 4 == 0) draw(group, skipped / 4 + static_cast<std::uint32_t>(e % 16 / 4));
-    return words_[e % 4] & 0xffffffu;
+    if (e == 0 && along_ % 16 == 8) words_[0] = words_[2], words_[1] = words_[3];
+    return words_[e % 16 / 4] >> (8 * (e % 4)) & 0xffu;
   }
 
  private:
   static_assert(kFrom == 8 || kFrom == 16);
-  TENON_BOTH void draw(std::uint64_t group, std::uint32_t part) {
-    const auto words = draw_words(stream_, group, line_, part);
-    TENON_UNROLL
-    for (int w = 0; w < 4; ++w) words_[w] = words[w];
-  }
 
   DrawStream stream_;
-  int random_bits_;
   std::uint64_t along_ = 0, line_ = 0;
   bool follows_line_ = false, ordered_ = false;
   std::uint32_t words_[4] = {};
@@ -148,17 +142,25 @@ TENON_BOTH CodedElement round_by_byte(float x, std::uint32_t draw) {
           std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign)};
 }
 
-/// encode_element() of the reference and its value; draw() is called for stochastic rounding alone.
-template <Element kElement, class S, class Draw>
+/// encode_stochastic24() by the draw at a place, and its value. Compiled once: 24 bits are asked for to judge
+/// what 8 bits lose, and inlined they took most of the time that these kernels take to compile.
+template <Element kElement>
+TENON_BOTH TENON_NOINLINE CodedElement round_by_word(float x, DrawStream stream, std::uint64_t along,
+                                                     std::uint64_t line) {
+  const std::uint8_t code = encode_stochastic24(x, kElement, draw_of(stream, along, line, 24));
+  return {code, decode(code, kElement)};
+}
+
+/// encode_element() of the reference for element e of `draws`, and its value.
+template <Element kElement, class S, class D>
 TENON_BOTH CodedElement round_element(const QuantizeArgs<S>& a, float x,
-                                      const reference::BlockNumbers& numbers, Draw draw) {
+                                      const reference::BlockNumbers& numbers, D& draws, int e) {
   float scaled = x * numbers.encode;
   if (kElement != Element::kE2M1 && a.scaling == Scaling::kTwoLevel)
     scaled = clamp6(scaled);  // E2M1 saturates there
   if (!a.stochastic) return round_nearest<kElement>(scaled);
-  if (a.random_bits == 8) return round_by_byte<kElement>(scaled, draw());
-  const std::uint8_t code = encode_stochastic24(scaled, kElement, draw());
-  return {code, decode(code, kElement)};
+  if (a.random_bits == 8) return round_by_byte<kElement>(scaled, draws.byte(e));
+  return round_by_word<kElement>(scaled, draws.stream(), draws.along(e), draws.line(e));
 }
 
 /// A thread's results for elements (i, j) ... (i, j + n - 1), j even; packed codes are two per byte.
@@ -194,8 +196,7 @@ TENON_BOTH void quantize_run(const QuantizeArgs<S>& a, const Run<S, kQuantizeRun
   TENON_UNROLL
   for (int e = 0; e < kQuantizeRun; ++e) {
     if (e >= n) continue;
-    rounded.put(e, round_element<kElement>(a, reference::get(x.at[e]), numbers, [&] { return draws(e); }),
-                numbers);
+    rounded.put(e, round_element<kElement>(a, reference::get(x.at[e]), numbers, draws, e), numbers);
   }
   store_rounded(a, rounded, i, j, n);
 }

@@ -137,9 +137,7 @@ struct QuantizeColumns {
       if (row + e >= rows) continue;
       Rounded<2> rounded;
       const auto round = [&](int c, Draws<S, kGroup, true>& draws) {
-        rounded.put(c,
-                    round_element<kElement>(args, reference::get(pairs[e].at[c]), numbers[c],
-                                            [&] { return draws(e); }),
+        rounded.put(c, round_element<kElement>(args, reference::get(pairs[e].at[c]), numbers[c], draws, e),
                     numbers[c]);
       };
       round(0, left);

@@ -234,8 +234,7 @@ struct QuantizeTiles {
         const auto x = load_run<2>(staged + i * tile.columns + j, 2);
         Rounded<2> rounded;
         const auto round = [&](int c, const reference::BlockNumbers& own, Draws<S, 16, true>& draws) {
-          rounded.put(
-              c, round_element<kElement>(args, reference::get(x.at[c]), own, [&] { return draws(e); }), own);
+          rounded.put(c, round_element<kElement>(args, reference::get(x.at[c]), own, draws, e), own);
         };
         round(0, left, of_left);
         if (n > 1) round(1, right, of_right);
