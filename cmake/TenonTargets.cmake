@@ -12,6 +12,14 @@ target_compile_options(tenon_rules INTERFACE
 target_compile_definitions(tenon_rules INTERFACE
   $<$<BOOL:${TENON_PORTABLE_THREADS}>:TENON_PORTABLE_THREADS=1>)
 
+# tenon_built_library(TARGET KIND FILE INCLUDES...): TARGET is FILE of the build TENON_BUILT, in place of one that is compiled.
+function(tenon_built_library target kind file)
+  add_library(${target} ${kind} IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${TENON_BUILT}/${file})
+  target_include_directories(${target} INTERFACE ${ARGN})
+  target_compile_features(${target} INTERFACE cxx_std_20)
+endfunction()
+
 # tenon_sources_at_a_time(N): for targets of this folder whose sources use the same names in anonymous namespaces, where builds
 # compile all sources of a target at a time.
 macro(tenon_sources_at_a_time count)

@@ -143,7 +143,7 @@ TENON_BOTH CodedElement round_by_byte(float x, std::uint32_t draw) {
 }
 
 /// encode_stochastic24() by the draw at a place, and its value. Compiled once: 24 bits are asked for to judge
-/// what 8 bits lose, and inlined they took most of the time that these kernels take to compile.
+/// what 8 bits lose, and inlined they were half of the code of these kernels.
 template <Element kElement>
 TENON_BOTH TENON_NOINLINE CodedElement round_by_word(float x, DrawStream stream, std::uint64_t along,
                                                      std::uint64_t line) {
