@@ -64,14 +64,17 @@ std::vector<Value> smaller(const Value& root) {
 }
 
 Value shrink(Value root, const ShrinkRequest& request) {
-  for (const Value& model : request.models) {
-    Value form = root;
-    for (const Member& table : model.table()) form.set(table.key, table.value, table.origin);
-    if (lines_of(form) >= lines_of(root) || !request.goes_on()) continue;
-    if (request.judge(form) == request.failure) root = std::move(form);
-  }
   for (bool changed = true; changed;) {
     changed = false;
+    // In each pass: a smaller model may fit once what named nodes of the larger one is gone.
+    for (const Value& model : request.models) {
+      Value form = root;
+      for (const Member& table : model.table()) form.set(table.key, table.value, table.origin);
+      if (lines_of(form) >= lines_of(root) || !request.goes_on()) continue;
+      if (request.judge(form) != request.failure) continue;
+      root = std::move(form);
+      changed = true;
+    }
     // After a success the forms of the smaller run follow from the same place on: what did not help before
     // rarely helps now.
     std::size_t from = 0;

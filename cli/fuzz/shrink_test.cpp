@@ -102,6 +102,25 @@ TEST(Shrink, TakesASmallerModelWhereThatFailsAlike) {
   EXPECT_EQ(shrunk("data"), parsed("[data]\ntype = \"a\"\nrows = 1\n[model]\ntype = \"b\"\n"));
 }
 
+TEST(Shrink, TakesASmallerModelOnceNothingNamesTheLargerOne) {
+  const Value small =
+      shrink(parsed("[data]\ntype = \"a\"\nrows = 4\n[model]\ntype = \"b\"\n[train]\nnode = \"b.act\"\n"),
+             {.failure = "crash",
+              .judge =
+                  [](const Value& root) {
+                    const Value* const type = at(root, "model", "type");
+                    if (type == nullptr) return std::string();
+                    const bool small_one = type->text() == "small";
+                    // The larger model needs its data; its node is in no other model.
+                    const bool sound = small_one ? at(root, "train", "node") == nullptr
+                                                 : at(root, "data", "rows") != nullptr;
+                    return std::string(sound ? "crash" : "");
+                  },
+              .goes_on = [] { return true; },
+              .models = {parsed("[data]\n[model]\ntype = \"small\"\n")}});
+  EXPECT_EQ(small, parsed("[model]\ntype = \"small\"\n"));
+}
+
 TEST(Shrink, KeepsTheBestWhenTimeIsOver) {
   int left = 3;
   const Value small = shrink(parsed(kRun), {.failure = "crash",
