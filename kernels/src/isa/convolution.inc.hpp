@@ -2,7 +2,7 @@
 // a tile is a few rows (features of y, channels of dx) times two vectors of points, in registers. The source
 // of a region is copied so that a vector's points are neighbours for every offset of the window, whatever the
 // strides; dx of strided windows is a grid for each remainder of the row and column. Windows of one point
-// need no copy.
+// have panels in place of copies.
 #pragma once
 
 #include <tenon/kernels/convolution.hpp>
@@ -381,6 +381,25 @@ TENON_INLINE std::int64_t conv_depth(const ConvGrids& grids, std::int64_t sample
   return conv_ceil(depth, conv_ceil(depth, most));
 }
 
+/// Windows of one point, whose source is where the sums want it. Planes are often powers of two apart, so the
+/// terms of a vector of points share few sets of the caches. Panels have them side by side: `vectors` of them
+/// at a time, `depth` terms each. A single tile would not use a panel again: it takes a few planes at a time,
+/// along all points.
+struct ConvPoints {
+  std::int64_t depth = 0, vectors = 0;
+};
+constexpr std::int64_t kConvPointVectors = kConvPoints / kPartLanes;
+TENON_INLINE ConvPoints conv_points_of(std::int64_t depth, bool panels) {
+  constexpr std::int64_t kPlanes = 8, kPanelFloats = 16 << 10;
+  const std::int64_t most = panels ? kPanelFloats / (kConvVectors * kPartLanes) : kPlanes;
+  ConvPoints p;
+  p.depth = conv_ceil(depth, conv_ceil(depth, most));
+  p.vectors = kConvPointVectors;
+  if (panels)
+    p.vectors = conv_least(p.vectors, kPanelFloats / (p.depth * kPartLanes) / kConvVectors * kConvVectors);
+  return p;
+}
+
 /// Points of a sample's line in the buffer of sums, where the grids' points are not neighbours in the result.
 TENON_INLINE std::int64_t conv_line(std::int64_t points) {
   return conv_ceil(points, kPartLanes) * kPartLanes;
@@ -389,6 +408,10 @@ TENON_INLINE std::int64_t conv_line(std::int64_t points) {
 inline std::int64_t conv_grids_workspace(ConvGrids& grids, const ConvShares& shares, std::int64_t rows,
                                          std::int64_t depth) {
   if (shares.regions.count == 0) return 0;
+  if (conv_in_place(grids)) {
+    const ConvPoints p = conv_points_of(depth, true);
+    return p.depth * p.vectors * kPartLanes;
+  }
   const ConvCopy copy = conv_copy_of(grids, shares.regions.rows, kPartLanes);
   const std::int64_t samples = shares.regions.samples;
   std::int64_t floats =
@@ -450,6 +473,86 @@ TENON_INLINE void conv_lines_end(const ConvGrids& grids, const ConvSums& s, cons
     }
 }
 
+/// A panel, or several side by side, of points that follow one another in each plane.
+template <int Panels>
+TENON_INLINE void conv_panels(const float* from, std::int64_t plane, std::int64_t depth, float* to) {
+  constexpr std::int64_t kWidth = kConvVectors * kPartLanes;
+  for (std::int64_t d = 0; d < depth; ++d, from += plane, to += kWidth)
+#pragma GCC unroll 4
+    for (std::int64_t p = 0; p < Panels; ++p)
+#pragma GCC unroll 2
+      for (std::int64_t v = 0; v < kConvVectors; ++v)
+        store_part(to + p * depth * kWidth + v * kPartLanes, load_part(from + p * kWidth + v * kPartLanes));
+}
+/// One vector of a panel.
+inline void conv_panel_vector(const float* from, std::int64_t count, std::int64_t plane, std::int64_t depth,
+                              float* to) {
+  for (std::int64_t d = 0; d < depth; ++d, from += plane, to += kConvVectors * kPartLanes)
+    store_part(to, load_part_first(from, count));
+}
+
+/// conv_region for windows of one point.
+inline void conv_points(const ConvGrids& grids, const ConvSums& s, const ConvolutionRegions& regions,
+                        std::int64_t batch, std::int64_t region, std::int64_t tile_begin,
+                        std::int64_t tile_end, float* panels) {
+  const std::int64_t sample = region / regions.bands * regions.samples,
+                     a = region % regions.bands * regions.rows;
+  const std::int64_t samples = conv_least(regions.samples, batch - sample),
+                     points = conv_least(regions.rows, grids.rows - a) * grids.columns,
+                     plane = grids.rows * grids.columns, vectors = conv_ceil(points, kPartLanes);
+  constexpr std::int64_t kTogether = 4 * kConvVectors;
+  // A vector that ends after its plane is read by lanes.
+  const bool packs = tile_end - tile_begin > 1 || points % kPartLanes != 0;
+  const ConvPoints block = conv_points_of(s.depth, packs);
+  const std::int64_t zero = 0;
+  ConvTile t;
+  t.stride = packs ? kConvVectors * kPartLanes : plane, t.out_stride = plane;
+  t.offsets = 1, t.at = &zero;
+  for (std::int64_t begin = 0; begin < samples * vectors; begin += block.vectors) {
+    const std::int64_t count = conv_least(block.vectors, samples * vectors - begin);
+    std::int64_t from[kConvPointVectors], to[kConvPointVectors], valid[kConvPointVectors];
+    for (std::int64_t v = 0; v < count; ++v) {
+      const std::int64_t i = sample + (begin + v) / vectors, point = (begin + v) % vectors * kPartLanes;
+      from[v] = i * s.source_sample + a * grids.columns + point;
+      to[v] = i * s.out_sample + a * grids.columns + point;
+      valid[v] = conv_least(kPartLanes, points - point);
+    }
+    for (std::int64_t d = 0; d < s.depth; d += block.depth) {
+      const std::int64_t depth = conv_least(block.depth, s.depth - d);
+      const float* const source = s.source + d * plane;
+      for (std::int64_t v = 0; packs && v < count;) {
+        const std::int64_t last = v + kTogether - 1;
+        float* const panel =
+            panels + v / kConvVectors * kConvVectors * depth * kPartLanes + v % kConvVectors * kPartLanes;
+        if (v % kConvVectors == 0 && last < count && from[last] - from[v] == (last - v) * kPartLanes &&
+            valid[last] == kPartLanes) {
+          conv_panels<4>(source + from[v], plane, depth, panel);
+          v += kTogether;
+        } else {
+          conv_panel_vector(source + from[v], valid[v], plane, depth, panel);
+          ++v;
+        }
+      }
+      t.depth = depth, t.set = d == 0 && !s.accumulate;
+      for (std::int64_t tile = tile_begin; tile < tile_end; ++tile) {
+        const std::int64_t row = conv_tile_begin(s.rows, tile), end = conv_tile_begin(s.rows, tile + 1);
+        t.weights = s.weights + row * s.depth + d * (end - row);
+        t.bias = s.bias != nullptr && d + depth == s.depth ? s.bias + row : nullptr;
+        for (std::int64_t v = 0; v < count; v += kConvVectors) {
+          for (std::int64_t k = 0; k < kConvVectors; ++k) {
+            const bool there = v + k < count;
+            const std::int64_t at = there ? v + k : v;
+            t.source[k] = packs ? panels + v * depth * kPartLanes + (at - v) * kPartLanes : source + from[at];
+            t.out[k] = s.out + row * plane + to[at];
+            t.count[k] = there ? valid[at] : 0;
+          }
+          conv_tile_of(end - row, t);
+        }
+      }
+    }
+  }
+}
+
 /// One region for tiles [tile_begin, tile_end) of its rows.
 inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRegions& regions,
                         std::int64_t batch, std::int64_t region, std::int64_t tile_begin,
@@ -466,8 +569,6 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
   float* const source = workspace + conv_stage(copy);
   const std::int64_t out_plane = s.out_extent[0] * s.out_extent[1];
   const bool direct = grids.count == 1;
-  const bool in_place =
-      copy.by_rows && conv_in_place(grids);  // else the last vector would end after the plane
   const ConvLines lines{source + depth_block * samples * copy.floats + kLanes, row_end - row_begin, samples,
                         conv_line(points)};
   const auto plane_of = [&](std::int64_t i, std::int64_t row)
@@ -482,11 +583,11 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
         conv_lines_begin(grids, s, lines, a, rows, row - row_begin, i, plane_of(i, row));
   }
   ConvTile t;
-  t.stride = in_place ? s.source_plane : samples * copy.floats;
+  t.stride = samples * copy.floats;
   t.out_stride = direct ? out_plane : samples * lines.line;
   for (std::int64_t d = 0; d < s.depth; d += depth_block) {
     t.depth = conv_least(depth_block, s.depth - d);
-    for (std::int64_t i = 0; !in_place && i < t.depth; ++i)
+    for (std::int64_t i = 0; i < t.depth; ++i)
       for (std::int64_t j = 0; j < samples; ++j)
         conv_copy(grids, copy, s.source + (sample + j) * s.source_sample + (d + i) * s.source_plane, a,
                   workspace, source + (i * samples + j) * copy.floats);
@@ -503,9 +604,7 @@ inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRe
           for (int k = 0; k < kConvVectors; ++k) {
             const bool there = v + k < samples * vectors;
             const std::int64_t at = there ? v + k : v, i = at / vectors, point = at % vectors * kPartLanes;
-            t.source[k] = in_place ? s.source + (sample + i) * s.source_sample + d * s.source_plane +
-                                         a * grids.columns + point
-                                   : source + i * copy.floats + conv_point(copy, point);
+            t.source[k] = source + i * copy.floats + conv_point(copy, point);
             t.out[k] = direct ? plane_of(i, row) + a * grids.columns + point
                               : lines.at(g, row - row_begin, i) + point;
             t.count[k] = !there ? 0 : direct ? conv_least(kPartLanes, points - point) : kPartLanes;
@@ -525,10 +624,17 @@ TENON_INLINE void conv_regions_of_items(ConvGrids& grids, const ConvSums& s, con
                                         std::int64_t batch, std::int64_t begin, std::int64_t end,
                                         float* workspace) {
   const std::int64_t tiles = conv_tiles(s.rows);
-  for (std::int64_t item = begin; item < end; ++item) {
-    const std::int64_t group = item % shares.groups;
-    conv_region(grids, s, shares.regions, batch, item / shares.groups, tiles * group / shares.groups,
-                tiles * (group + 1) / shares.groups, workspace);
+  const bool in_place = conv_in_place(grids), direct = grids.count == 1;
+  for (std::int64_t item = begin, last = 0; item < end; item = last) {
+    // One copy of the source for all groups of a region; sums in lines have room for one group.
+    const std::int64_t region = item / shares.groups, group = item % shares.groups;
+    last = direct ? conv_least(end, (region + 1) * shares.groups) : item + 1;
+    const std::int64_t tile_begin = tiles * group / shares.groups,
+                       tile_end = tiles * (last - region * shares.groups) / shares.groups;
+    if (in_place)
+      conv_points(grids, s, shares.regions, batch, region, tile_begin, tile_end, workspace);
+    else
+      conv_region(grids, s, shares.regions, batch, region, tile_begin, tile_end, workspace);
   }
 }
 

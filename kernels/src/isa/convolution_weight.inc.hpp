@@ -181,13 +181,16 @@ inline void conv_weight_region(const ConvolutionArgs& args, ConvGrids& grids,
                                : args.dy + (sample * args.features + row) * places + a * grids.columns;
     t.dy_row = samples * places;
     // The next rows of dy come from far away: each tile of columns asks for a share of them.
-    const float* const ahead = t.dy + (end - row) * t.dy_row;
+    const float* ahead = t.dy + (end - row) * t.dy_row;
     const std::int64_t next = tile + 1 < tiles ? args.features * (tile + 2) / tiles - end : 0;
     const std::int64_t column_tiles = conv_ceil(columns, kConvWeightColumns), length = samples * points;
-    std::int64_t asked = 0, asking = 0;
+    std::int64_t asked = 0, asking = 0, ahead_at = 0;
     for (std::int64_t column = 0; column < columns; column += kConvWeightColumns) {
-      for (const std::int64_t until = ++asking * next * length / column_tiles; asked < until; asked += kLanes)
-        __builtin_prefetch(ahead + asked / length * t.dy_row + asked % length, 0, 2);
+      for (const std::int64_t until = ++asking * next * length / column_tiles; asked < until;
+           asked += kLanes) {
+        __builtin_prefetch(ahead + ahead_at, 0, 2);
+        if (ahead_at += kLanes; ahead_at >= length) ahead_at -= length, ahead += t.dy_row;
+      }
       t.columns = conv_least(kConvWeightColumns, columns - column);
       for (std::int64_t j = 0; j < kConvWeightColumns; ++j) {
         const std::int64_t at = column + conv_least(j, t.columns - 1);

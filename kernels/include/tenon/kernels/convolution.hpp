@@ -56,7 +56,7 @@ struct ConvolutionWeightShares {
   std::int64_t channels = 1, blocks = 1, groups = 1;
 };
 constexpr ConvolutionWeightShares convolution_weight_shares(const ConvolutionArgs& args) {
-  constexpr std::int64_t kPoints = 1024, kColumns = 144, kChannels = 24, kItems = 16;
+  constexpr std::int64_t kPoints = 1024, kColumns = 144, kChannels = 32, kItems = 16;
   ConvolutionWeightShares s;
   s.regions = convolution_regions(args.batch, args.window.out[1], args.window.out[2], kPoints);
   const std::int64_t offsets = args.window.kernel[1] * args.window.kernel[2];
