@@ -14,8 +14,8 @@ struct Size {
 };
 // Around tile edges of every set (rows 4, 6, 12; columns 8, 16, 32), the row block 96 and the depth block
 // 256.
-constexpr Size kSizes[] = {{1, 1, 1},   {3, 5, 7},   {12, 32, 16},  {13, 33, 17},
-                           {97, 9, 12}, {6, 9, 513}, {25, 33, 260}, {4, 4, 0}};
+constexpr Size kSizes[] = {{1, 1, 1},     {3, 5, 7}, {12, 32, 16}, {13, 33, 17}, {97, 9, 12}, {6, 9, 513},
+                           {25, 33, 260}, {4, 4, 0}, {5, 24, 12},  {11, 16, 9},  {26, 48, 64}};
 
 template <class S>
 struct Problem {

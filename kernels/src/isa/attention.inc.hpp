@@ -27,6 +27,12 @@ template <class A, class B>
 TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<A> a, Strided<B> b,
                                 float* c, std::int64_t ld, bool accumulate) {
   static_assert(sizeof(A) == sizeof(B));
+  if constexpr (sizeof(A) == sizeof(float))
+    if (k <= kDepthBlock) {
+      const std::int64_t done = gemm_whole_tiles(m, n, k, a, b, c, ld, accumulate);
+      if (done == m) return;
+      a.data = a.at(done, 0), c += done * ld, m -= done;
+    }
   gemm_panels(m, n, k, a, b,
               [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
                 float* row = c + i * ld + j;

@@ -100,10 +100,45 @@ TENON_INLINE std::int64_t mode_sums_workspace(std::int64_t rows, std::int64_t te
   return (rows * terms * kLeftParts + terms * columns * kRightParts) * kLanes;
 }
 
+/// One part of the lanes of a block's sums: all of them are in registers.
+struct ModeParts {
+  Part re[kModeRows][kModeColumns], im[kModeRows][kModeColumns];
+};
+TENON_INLINE void mode_parts(std::int64_t terms, const float* const (&rows)[kModeRows],
+                             const float* const (&columns)[kModeColumns], std::int64_t lane,
+                             ModeParts& sums) {
+  Part re[kModeRows][kModeColumns], im[kModeRows][kModeColumns];
+#pragma GCC unroll 4
+  for (std::int64_t p = 0; p < kModeRows; ++p)
+#pragma GCC unroll 4
+    for (std::int64_t q = 0; q < kModeColumns; ++q) re[p][q] = im[p][q] = Part{};
+  for (std::int64_t r = 0; r < terms; ++r) {
+    Part b_re[kModeColumns], b_im[kModeColumns];
+#pragma GCC unroll 4
+    for (std::int64_t q = 0; q < kModeColumns; ++q) {
+      const float* b = columns[q] + r * kRightParts * kLanes + lane;
+      b_re[q] = load_part(b), b_im[q] = load_part(b + kLanes);
+    }
+#pragma GCC unroll 4
+    for (std::int64_t p = 0; p < kModeRows; ++p) {
+      const float* a = rows[p] + r * kLeftParts * kLanes + lane;
+      const Part a_re = load_part(a), a_im = load_part(a + kLanes), minus_a_im = load_part(a + 2 * kLanes);
+#pragma GCC unroll 4
+      for (std::int64_t q = 0; q < kModeColumns; ++q) {
+        re[p][q] = mul_add_part(minus_a_im, b_im[q], mul_add_part(a_re, b_re[q], re[p][q]));
+        im[p][q] = mul_add_part(a_im, b_re[q], mul_add_part(a_re, b_im[q], im[p][q]));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (std::int64_t p = 0; p < kModeRows; ++p)
+#pragma GCC unroll 4
+    for (std::int64_t q = 0; q < kModeColumns; ++q) sums.re[p][q] = re[p][q], sums.im[p][q] = im[p][q];
+}
+
 /// Sums of rows p0, p0 + 1 and columns q0 ...; those after the last repeat it and are not stored.
 TENON_INLINE void mode_block(const ModeSums& s, const float* left, const float* right, std::int64_t p0,
                              std::int64_t q0, std::int64_t m, std::int64_t n) {
-  F re[kModeRows][kModeColumns], im[kModeRows][kModeColumns];
   const float* rows[kModeRows];
   const float* columns[kModeColumns];
 #pragma GCC unroll 4
@@ -112,32 +147,17 @@ TENON_INLINE void mode_block(const ModeSums& s, const float* left, const float* 
 #pragma GCC unroll 4
   for (std::int64_t q = 0; q < kModeColumns; ++q)
     columns[q] = right + (q0 + q < s.columns ? q0 + q : s.columns - 1) * s.terms * kRightParts * kLanes;
-#pragma GCC unroll 4
-  for (std::int64_t p = 0; p < kModeRows; ++p)
-#pragma GCC unroll 4
-    for (std::int64_t q = 0; q < kModeColumns; ++q) re[p][q] = im[p][q] = splat(0.0f);
-  for (std::int64_t r = 0; r < s.terms; ++r) {
-    F b_re[kModeColumns], b_im[kModeColumns];
-#pragma GCC unroll 4
-    for (std::int64_t q = 0; q < kModeColumns; ++q) {
-      b_re[q] = load(columns[q] + r * kRightParts * kLanes);
-      b_im[q] = load(columns[q] + (r * kRightParts + 1) * kLanes);
-    }
-#pragma GCC unroll 4
-    for (std::int64_t p = 0; p < kModeRows; ++p) {
-      const float* a = rows[p] + r * kLeftParts * kLanes;
-      const F a_re = load(a), a_im = load(a + kLanes), minus_a_im = load(a + 2 * kLanes);
-#pragma GCC unroll 4
-      for (std::int64_t q = 0; q < kModeColumns; ++q) {
-        re[p][q] = mul_add(minus_a_im, b_im[q], mul_add(a_re, b_re[q], re[p][q]));
-        im[p][q] = mul_add(a_im, b_re[q], mul_add(a_re, b_im[q], im[p][q]));
-      }
-    }
-  }
+  ModeParts sums[kParts];
+  for (std::int64_t part = 0; part < kParts; ++part)
+    mode_parts(s.terms, rows, columns, part * kPartLanes, sums[part]);
   for (std::int64_t p = 0; p < kModeRows && p0 + p < s.rows; ++p)
-    for (std::int64_t q = 0; q < kModeColumns && q0 + q < s.columns; ++q)
-      join_modes(re[p][q], im[p][q], n, s.accumulate,
-                 s.out + 2 * (s.out_at.at(p0 + p, q0 + q) * s.modes + m));
+    for (std::int64_t q = 0; q < kModeColumns && q0 + q < s.columns; ++q) {
+      F re, im;
+#pragma GCC unroll 4
+      for (std::int64_t part = 0; part < kParts; ++part)
+        re.v[part] = sums[part].re[p][q], im.v[part] = sums[part].im[p][q];
+      join_modes(re, im, n, s.accumulate, s.out + 2 * (s.out_at.at(p0 + p, q0 + q) * s.modes + m));
+    }
 }
 
 TENON_INLINE void mode_sums(const ModeSums& s, std::int64_t group_begin, std::int64_t group_end) {

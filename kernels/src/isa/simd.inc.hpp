@@ -194,6 +194,11 @@ TENON_INLINE void store_part_first(float* p, Part a, std::int64_t n) {
   _mm256_maskstore_ps(p, part_lanes_first(n), (__m256)a);
 }
 #else
+TENON_INLINE Part load_part_first(const float* p, std::int64_t n) {
+  Part r = {};
+  for (std::int64_t i = 0; i < n; ++i) r[i] = p[i];
+  return r;
+}
 TENON_INLINE void store_part_first(float* p, Part a, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) p[i] = a[i];
 }

@@ -30,25 +30,35 @@ struct Reach {
   std::int64_t begin, end, columns;
 };
 
-/// c[rows, parts] = begin(c) + A B. Out of line: alone, its sums all stay in registers.
+/// c[rows, parts] = begin(c) + A B over links [k_begin, k_end).
+struct ProductTile {
+  const float* a = nullptr;
+  std::int64_t a_row = 0, a_col = 0;
+  const float* b = nullptr;
+  std::int64_t ldb = 0, k_begin = 0, k_end = 0;
+  float* c = nullptr;
+  std::int64_t ldc = 0;
+  const float* scale = nullptr;  ///< as of Begin
+  std::int64_t scale_step = 0;
+};
+/// Out of line: alone, its sums all stay in registers.
 template <int rows, int parts>
-[[gnu::noinline]] void product_tile(Left a, const float* b, std::int64_t ldb, std::int64_t k_begin,
-                                    std::int64_t k_end, float* c, std::int64_t ldc, Begin from) {
+[[gnu::noinline]] void product_tile(const ProductTile& t) {
   Part sum[rows][parts];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int p = 0; p < parts; ++p)
-      sum[i][p] = from.scale == nullptr
+      sum[i][p] = t.scale == nullptr
                       ? Part{}
-                      : load_part(c + i * ldc + p * kPartLanes) * (from.scale[i * from.step] - Part{});
-  for (std::int64_t k = k_begin; k < k_end; ++k) {
+                      : load_part(t.c + i * t.ldc + p * kPartLanes) * (t.scale[i * t.scale_step] - Part{});
+  for (std::int64_t k = t.k_begin; k < t.k_end; ++k) {
     Part right[parts];
 #pragma GCC unroll 4
-    for (int p = 0; p < parts; ++p) right[p] = load_part(b + k * ldb + p * kPartLanes);
+    for (int p = 0; p < parts; ++p) right[p] = load_part(t.b + k * t.ldb + p * kPartLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      const Part x = a.data[i * a.row + k * a.col] - Part{};
+      const Part x = t.a[i * t.a_row + k * t.a_col] - Part{};
 #pragma GCC unroll 4
       for (int p = 0; p < parts; ++p) sum[i][p] = mul_add_part(x, right[p], sum[i][p]);
     }
@@ -56,7 +66,7 @@ template <int rows, int parts>
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int p = 0; p < parts; ++p) store_part(c + i * ldc + p * kPartLanes, sum[i][p]);
+    for (int p = 0; p < parts; ++p) store_part(t.c + i * t.ldc + p * kPartLanes, sum[i][p]);
 }
 
 template <int rows, class Shape>
@@ -64,13 +74,16 @@ TENON_INLINE void product_rows(std::int64_t i, std::int64_t j, std::int64_t n, L
                                std::int64_t ldb, float* c, std::int64_t ldc, Begin from, Shape shape) {
   const Reach reach = shape(i, rows);
   if (j >= reach.columns) return;
-  const Left tile{a.data + i * a.row, a.row, a.col};
-  const Begin begin{from.scale == nullptr ? nullptr : from.scale + i * from.step, from.step};
-  float* result = c + i * ldc + j;
+  ProductTile t;
+  t.a = a.data + i * a.row, t.a_row = a.row, t.a_col = a.col;
+  t.b = b + j, t.ldb = ldb, t.k_begin = reach.begin, t.k_end = reach.end;
+  t.c = c + i * ldc + j, t.ldc = ldc;
+  if (from.scale != nullptr) t.scale = from.scale + i * from.step;
+  t.scale_step = from.step;
   if (n - j >= kProductParts * kPartLanes)
-    product_tile<rows, kProductParts>(tile, b + j, ldb, reach.begin, reach.end, result, ldc, begin);
+    product_tile<rows, kProductParts>(t);
   else
-    product_tile<rows, 1>(tile, b + j, ldb, reach.begin, reach.end, result, ldc, begin);
+    product_tile<rows, 1>(t);
 }
 
 /// c[m, n] = begin(c) + A B, of the parts that shape(first row, rows) names. n is a multiple of 16; rows of c
