@@ -4,20 +4,21 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
-const KernelTable& kernels_tiles_by_vectors();
-}
-
 namespace tenon::kernels::attention_test {
 namespace {
 
 using namespace testing;
 
-/// All sets, and the one with tiles also where the processor has none: vectors stand in for them.
+/// All sets, and the one with tiles also where the processor has none: loops stand in for them.
 std::vector<const KernelTable*> attention_sets() {
   std::vector<const KernelTable*> sets = all_sets();
-#ifdef TENON_HAS_TILES_BY_VECTORS
-  if (detect_cpu_features().avx512_bf16) sets.push_back(&kernels_tiles_by_vectors());
+#ifdef TENON_HAS_TILES_BY_LOOPS
+  const CpuFeatures features = detect_cpu_features();
+#ifdef TENON_HAS_AVX512_BY_LOOPS
+  if (features.avx2) sets.push_back(&kernels_tiles_by_loops());
+#else
+  if (features.avx512) sets.push_back(&kernels_tiles_by_loops());
+#endif
 #endif
   return sets;
 }

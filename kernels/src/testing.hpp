@@ -12,6 +12,11 @@
 #include <tenon/kernels/reference/scalar.hpp>
 #include <vector>
 
+namespace tenon::kernels {
+const KernelTable& kernels_avx512_by_loops();
+const KernelTable& kernels_tiles_by_loops();
+}  // namespace tenon::kernels
+
 namespace tenon::kernels::testing {
 
 inline constexpr double kFloatRoundoff = 0x1p-24;
@@ -22,9 +27,13 @@ constexpr double roundoff() {
   return sizeof(S) == sizeof(Bf16) ? kBf16Roundoff : kFloatRoundoff;
 }
 
+/// The sets that this processor runs, and avx512 by loops where it is not among them.
 inline std::vector<const KernelTable*> all_sets() {
   std::vector<const KernelTable*> sets;
   const CpuFeatures features = detect_cpu_features();
+#ifdef TENON_HAS_AVX512_BY_LOOPS
+  if (features.avx2 && !features.avx512) sets.push_back(&kernels_avx512_by_loops());
+#endif
   for (const std::string_view name : kernel_names(features)) sets.push_back(select_kernels(name, features));
   return sets;
 }

@@ -36,9 +36,9 @@ TENON_INLINE std::int64_t conv_most(std::int64_t a, std::int64_t b) {
 
 /// Keeps a value that is used more than once in a register: the compiler would load it anew for each use.
 TENON_INLINE void conv_hold(Part& value) {
-#if TENON_SIMD_BYTES == 64
+#if defined(__AVX512F__)
   __asm__("" : "+v"(value));
-#else
+#elif TENON_SIMD_BYTES == 32
   __asm__("" : "+x"(value));
 #endif
 }
