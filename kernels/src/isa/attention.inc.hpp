@@ -23,24 +23,10 @@ TENON_INLINE std::int64_t most(std::int64_t a, std::int64_t b) {
 }
 
 /// sums = A B, or sums + A B, in float at `c` with `ld` columns between rows.
-template <class A, class B>
-TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<A> a, Strided<B> b,
+template <class S>
+TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<S> a, Strided<S> b,
                                 float* c, std::int64_t ld, bool accumulate) {
-  static_assert(sizeof(A) == sizeof(B));
-  if constexpr (sizeof(A) == sizeof(float))
-    if (k <= kDepthBlock) {
-      const std::int64_t done = gemm_whole_tiles(m, n, k, a, b, c, ld, accumulate);
-      if (done == m) return;
-      a.data = a.at(done, 0), c += done * ld, m -= done;
-    }
-  gemm_panels(m, n, k, a, b,
-              [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
-                float* row = c + i * ld + j;
-                for_lanes(0, cols, [&](std::int64_t l, std::int64_t count) TENON_BODY {
-                  const F r = load_group(sums + l, count);
-                  store_group(row + l, accumulate ? load_group(row + l, count) + r : r, count);
-                });
-              });
+  strided_product(m, n, k, a, b, c, ld, 1.0f, accumulate ? 1.0f : 0.0f);
 }
 
 /// The first key of the document that the key at `position` is in.

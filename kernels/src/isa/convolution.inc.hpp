@@ -355,6 +355,17 @@ inline void conv_pack(const ConvGrid& grid, const float* w, std::int64_t row_str
     }
 }
 
+/// The samples of a region, and the grid's rows of each.
+struct ConvBand {
+  std::int64_t sample, samples, row, rows;
+};
+TENON_INLINE ConvBand conv_band(const ConvolutionRegions& regions, std::int64_t region, std::int64_t batch,
+                                std::int64_t rows) {
+  const std::int64_t sample = region / regions.bands * regions.samples,
+                     row = region % regions.bands * regions.rows;
+  return {sample, conv_least(regions.samples, batch - sample), row, conv_least(regions.rows, rows - row)};
+}
+
 struct ConvShares {
   ConvolutionRegions regions;
   std::int64_t groups = 1;  ///< of rows
@@ -495,11 +506,10 @@ inline void conv_panel_vector(const float* from, std::int64_t count, std::int64_
 inline void conv_points(const ConvGrids& grids, const ConvSums& s, const ConvolutionRegions& regions,
                         std::int64_t batch, std::int64_t region, std::int64_t tile_begin,
                         std::int64_t tile_end, float* panels) {
-  const std::int64_t sample = region / regions.bands * regions.samples,
-                     a = region % regions.bands * regions.rows;
-  const std::int64_t samples = conv_least(regions.samples, batch - sample),
-                     points = conv_least(regions.rows, grids.rows - a) * grids.columns,
-                     plane = grids.rows * grids.columns, vectors = conv_ceil(points, kPartLanes);
+  const ConvBand band = conv_band(regions, region, batch, grids.rows);
+  const std::int64_t sample = band.sample, samples = band.samples, a = band.row, rows = band.rows;
+  const std::int64_t points = rows * grids.columns, plane = grids.rows * grids.columns,
+                     vectors = conv_ceil(points, kPartLanes);
   constexpr std::int64_t kTogether = 4 * kConvVectors;
   // A vector that ends after its plane is read by lanes.
   const bool packs = tile_end - tile_begin > 1 || points % kPartLanes != 0;
@@ -557,10 +567,8 @@ inline void conv_points(const ConvGrids& grids, const ConvSums& s, const Convolu
 inline void conv_region(ConvGrids& grids, const ConvSums& s, const ConvolutionRegions& regions,
                         std::int64_t batch, std::int64_t region, std::int64_t tile_begin,
                         std::int64_t tile_end, float* workspace) {
-  const std::int64_t sample = region / regions.bands * regions.samples,
-                     a = region % regions.bands * regions.rows;
-  const std::int64_t samples = conv_least(regions.samples, batch - sample),
-                     rows = conv_least(regions.rows, grids.rows - a);
+  const ConvBand band = conv_band(regions, region, batch, grids.rows);
+  const std::int64_t sample = band.sample, samples = band.samples, a = band.row, rows = band.rows;
   const std::int64_t points = rows * grids.columns, vectors = conv_ceil(points, kPartLanes);
   const std::int64_t row_begin = conv_tile_begin(s.rows, tile_begin),
                      row_end = conv_tile_begin(s.rows, tile_end);

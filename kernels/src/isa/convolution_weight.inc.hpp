@@ -153,10 +153,9 @@ inline void conv_weight_region(const ConvolutionArgs& args, ConvGrids& grids,
                                float* workspace) {
   const ConvGrid& grid = grids.grid[0];
   const std::int64_t elements = args.window.in[1] * args.window.in[2], places = grids.rows * grids.columns;
-  const std::int64_t sample = region / regions.bands * regions.samples,
-                     a = region % regions.bands * regions.rows;
-  const std::int64_t samples = conv_least(regions.samples, args.batch - sample),
-                     rows = conv_least(regions.rows, grids.rows - a), points = rows * grids.columns;
+  const ConvBand band = conv_band(regions, region, args.batch, grids.rows);
+  const std::int64_t sample = band.sample, samples = band.samples, a = band.row, rows = band.rows,
+                     points = rows * grids.columns;
   const ConvCopy copy = conv_copy_of(grids, rows, kLanes);
   const bool in_place = conv_in_place(grids);
   float* const source = workspace + conv_stage(copy);

@@ -216,6 +216,26 @@ TENON_INLINE void gemm_panels(std::int64_t m, std::int64_t n, std::int64_t k, St
   }
 }
 
+/// C = alpha A B + beta C.
+template <class S, class C>
+TENON_INLINE void strided_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<S> a, Strided<S> b,
+                                  C* c, std::int64_t ldc, float alpha, float beta) {
+  if constexpr (sizeof(S) == sizeof(float) && sizeof(C) == sizeof(float))
+    if (alpha == 1.0f && (beta == 0.0f || beta == 1.0f) && k <= kDepthBlock) {
+      const std::int64_t done = gemm_whole_tiles(m, n, k, a, b, c, ldc, beta != 0.0f);
+      a.data = a.at(done, 0), c += done * ldc, m -= done;
+    }
+  gemm_panels(m, n, k, a, b,
+              [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
+                C* row = c + i * ldc + j;
+                for_lanes(0, cols, [&](std::int64_t l, std::int64_t count) TENON_BODY {
+                  F r = splat(alpha) * load_group(sums + l, count);
+                  if (beta != 0.0f) r = r + splat(beta) * load_group(row + l, count);
+                  store_group(row + l, r, count);
+                });
+              });
+}
+
 template <class S, class C>
 void gemm(const GemmArgs<S, C>& args) {
   for (std::int64_t product = 0; product < args.batch; ++product) {
@@ -223,22 +243,8 @@ void gemm(const GemmArgs<S, C>& args) {
     Strided<S> b{args.b + product * args.stride_b, args.ldb, 1};
     if (args.transpose_a) a = {a.data, 1, args.lda};
     if (args.transpose_b) b = {b.data, 1, args.ldb};
-    C* c = args.c + product * args.stride_c;
-    const float alpha = args.alpha, beta = args.beta;
-    std::int64_t done = 0;
-    if constexpr (sizeof(S) == sizeof(float) && sizeof(C) == sizeof(float))
-      if (alpha == 1.0f && (beta == 0.0f || beta == 1.0f) && args.k <= kDepthBlock)
-        done = gemm_whole_tiles(args.m, args.n, args.k, a, b, c, args.ldc, beta != 0.0f);
-    a.data = a.at(done, 0), c += done * args.ldc;
-    gemm_panels(args.m - done, args.n, args.k, a, b,
-                [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
-                  C* row = c + i * args.ldc + j;
-                  for_lanes(0, cols, [&](std::int64_t l, std::int64_t count) TENON_BODY {
-                    F r = splat(alpha) * load_group(sums + l, count);
-                    if (beta != 0.0f) r = r + splat(beta) * load_group(row + l, count);
-                    store_group(row + l, r, count);
-                  });
-                });
+    strided_product(args.m, args.n, args.k, a, b, args.c + product * args.stride_c, args.ldc, args.alpha,
+                    args.beta);
   }
 }
 
