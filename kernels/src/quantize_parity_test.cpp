@@ -228,6 +228,23 @@ TYPED_TEST(QuantizeParity, Nvfp4WithoutWhatIsNotAskedFor) {
           }
 }
 
+// The pass reads in parts: the largest number may be anywhere in them or after the last whole one.
+TYPED_TEST(QuantizeParity, LargestMagnitudeWhereverItIs) {
+  using S = TypeParam;
+  for (const std::int64_t columns : {1, 17, 127, 128, 129, 255, 256, 257, 600})
+    for (std::int64_t at = 0; at < columns; at += at < 4 || columns - at < 5 ? 1 : 61) {
+      std::vector<S> x(static_cast<std::size_t>(2 * columns + 5), reference::put<S>(1.0f));
+      const auto row = x.data() + columns + 5;  // the second of two with a gap
+      row[at] = reference::put<S>(-3.0f);
+      for (const KernelTable* set : all_sets()) {
+        const auto& ops = quantize_ops<S>(*set);
+        EXPECT_EQ(std::bit_cast<float>(ops.amax(row, 1, columns, columns)), 3.0f) << set->name << " " << at;
+        EXPECT_EQ(std::bit_cast<float>(ops.amax(x.data(), 2, columns, columns + 5)), 3.0f)
+            << set->name << " " << at;
+      }
+    }
+}
+
 // All bytes as codes, with all bytes as scales: NaN and infinity too.
 TYPED_TEST(QuantizeParity, EverySetDecodesAllCodesUnderAllScales) {
   using S = TypeParam;

@@ -357,24 +357,28 @@ void quantize(const QuantizeArgs<S>& a) {
   if (!done) plain::quantize(a);
 }
 
-/// Bits of the largest magnitude of n contiguous elements.
-TENON_INLINE std::uint32_t largest_bits(const float* x, std::int64_t n) {
-  std::int32_t largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::int32_t bits;
-    __builtin_memcpy(&bits, x + i, sizeof bits);
-    bits &= 0x7fffffff;
-    largest = largest < bits ? bits : largest;
-  }
-  return static_cast<std::uint32_t>(largest);
+/// Bits of a magnitude in an integer of the element's width.
+TENON_INLINE std::int32_t magnitude_bits(float x) {
+  return __builtin_bit_cast(std::int32_t, x) & 0x7fffffff;
 }
-TENON_INLINE std::uint32_t largest_bits(const Bf16* x, std::int64_t n) {
-  std::int16_t largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto bits = static_cast<std::int16_t>(x[i].bits & 0x7fffu);
-    largest = largest < bits ? bits : largest;
+TENON_INLINE std::int16_t magnitude_bits(Bf16 x) {
+  return static_cast<std::int16_t>(x.bits & 0x7fffu);
+}
+/// Bits of the largest magnitude of n contiguous elements. This pass only waits for memory, which the
+/// processor by itself does not ask for early enough.
+template <class S>
+TENON_INLINE std::uint32_t largest_bits(const S* x, std::int64_t n) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(S), kPart = 8 * kCacheLine;
+  decltype(magnitude_bits(*x)) largest = 0;
+  for (std::int64_t begin = 0; begin < n; begin += kPart) {
+    for (std::int64_t i = 0; i < kPart; i += kCacheLine) __builtin_prefetch(x + begin + kAhead + i);
+    const std::int64_t end = smaller(begin + kPart, n);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto bits = magnitude_bits(x[i]);
+      largest = largest < bits ? bits : largest;
+    }
   }
-  return static_cast<std::uint32_t>(largest) << 16;
+  return static_cast<std::uint32_t>(largest) << (32 - 8 * sizeof largest);
 }
 
 template <class S>
