@@ -22,10 +22,10 @@ TENON_INLINE std::int64_t most(std::int64_t a, std::int64_t b) {
   return a > b ? a : b;
 }
 
-/// sums = A B, or sums + A B, in float at `c` with `ld` columns between rows.
-template <class S>
-TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<S> a, Strided<S> b,
-                                float* c, std::int64_t ld, bool accumulate) {
+/// sums = A B, or sums + A B, at `c` with `ld` columns between rows. Rows of B that are side by side are read
+/// in place.
+TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<float> a,
+                                Strided<float> b, float* c, std::int64_t ld, bool accumulate) {
   strided_product(m, n, k, a, b, c, ld, 1.0f, accumulate ? 1.0f : 0.0f);
 }
 
@@ -170,28 +170,45 @@ TENON_INLINE Strided<S> transposed(Strided<S> a) {
   return {a.data, a.col, a.row};
 }
 
-/// Workspace of backward (its layout: attention_backward_head); forward needs less.
+/// Blocks of queries that take a block of keys one after another, so that it is prepared once for all.
+constexpr std::int64_t kBlocksOfCall = 4;
+
+template <class S>
+std::int64_t attention_forward_workspace(const AttentionArgs<S>& args) {
+  const std::int64_t queries = kBlocksOfCall * kQueries;
+  return kQueries * kKeys + 2 * (queries + kKeys) * args.d_head;
+}
+/// Layouts: attention_forward_blocks, attention_backward_head.
 template <class S>
 std::int64_t attention_workspace(const AttentionArgs<S>& args) {
   const std::int64_t scores = 2 * kQueries * kKeys,
                      gradients = (args.time + 2 * keys_held(args)) * args.d_head;
-  const std::int64_t wide = 2 * (kQueries + kKeys) * args.d_head;
-  return scores + gradients + args.time + wide;
+  const std::int64_t operands = (2 * kQueries + 4 * kKeys) * args.d_head;
+  return most(attention_forward_workspace(args), scores + gradients + args.time + operands);
 }
 
-/// Rows of a bfloat16 operand in float, so that both factors of a product have one type; float is used in
-/// place.
+/// a[rows, cols] in float with its rows side by side: in place where they are so, else at `to`.
 template <class S>
-TENON_INLINE Strided<float> widen(Strided<S> a, std::int64_t rows, std::int64_t cols, float* scratch) {
-  if constexpr (sizeof(S) == sizeof(float)) {
-    return a;
-  } else {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for_lanes(0, cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-        store_group(scratch + i * cols + j, load_group(a.at(i, j), n), n);
-      });
-    return {scratch, cols, 1};
-  }
+TENON_INLINE Strided<float> side_by_side(Strided<S> a, std::int64_t rows, std::int64_t cols, float* to) {
+  if constexpr (sizeof(S) == sizeof(float))
+    if (a.row == cols && a.col == 1) return a;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for_lanes(0, cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      store_group(to + i * cols + j, load_group(a.at(i, j), n), n);
+    });
+  return {to, cols, 1};
+}
+/// A row of a later block: rows are too far apart for the processor to foresee them.
+template <class S>
+TENON_INLINE void prefetch_row(const S* row, std::int64_t elements) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(S));
+  for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, 2);
+}
+/// a[rows, cols] transposed, at `to`.
+TENON_INLINE Strided<float> transposed_copy(Strided<float> a, std::int64_t rows, std::int64_t cols,
+                                            float* to) {
+  transpose(a.data, a.row, rows, cols, to, kKeys);
+  return {to, kKeys, 1};
 }
 
 /// Makes weights of the scores of one query against a block of keys, and scales what the query has so far to
@@ -223,48 +240,80 @@ TENON_INLINE void put_output(const float* sums, float total, std::int64_t d, S* 
   });
 }
 
+/// `blocks` blocks of queries from q0 on, at most kBlocksOfCall.
 template <class S>
-void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S>& head, std::int64_t q0,
-                             float* workspace) {
-  const std::int64_t queries = least(kQueries, args.time - q0), d = args.d_head;
-  float* scores = workspace;
-  float* sums = scores + kQueries * kKeys;
-  float* wide = sums + kQueries * d;
-  float highest[kQueries], total[kQueries];
-  for (std::int64_t i = 0; i < queries; ++i) {
+void attention_forward_blocks(const AttentionArgs<S>& args, const AttentionHead<S>& head, std::int64_t q0,
+                              std::int64_t blocks, float* workspace) {
+  constexpr std::int64_t kMost = kBlocksOfCall * kQueries;
+  const std::int64_t all = least(blocks * kQueries, args.time - q0), d = args.d_head;
+  float* scores = workspace;                // of one block of queries, [queries, keys]
+  float* sums = scores + kQueries * kKeys;  // [all, d]
+  float* q_rows = sums + kMost * d;         // [all, d]
+  float* k_columns = q_rows + kMost * d;    // [d, keys]
+  float* rows = k_columns + kKeys * d;      // [keys, d]: of k, then of v
+  float highest[kMost], total[kMost];
+  std::int64_t firsts[kMost];
+  for (std::int64_t i = 0; i < all; ++i) {
     highest[i] = kMinusInfinity;
     total[i] = 0.0f;
   }
-  __builtin_memset(sums, 0, (queries * d) * sizeof(float));
-  std::int64_t firsts[kQueries];
-  first_keys(args, head.documents, q0, queries, firsts);
+  __builtin_memset(sums, 0, (all * d) * sizeof(float));
+  for (std::int64_t i = 0; i < all; i += kQueries)
+    first_keys(args, head.documents, q0 + i, least(kQueries, all - i), firsts + i);
   const std::int64_t position = first_position(args) + q0;
+  const Strided<float> q = side_by_side(rows_from(head.q, q0), all, d, q_rows);
 
-  for (std::int64_t k0 = firsts[0] / kKeys * kKeys; k0 < position + queries; k0 += kKeys) {
+  for (std::int64_t k0 = firsts[0] / kKeys * kKeys; k0 < position + all; k0 += kKeys) {
     const std::int64_t keys = least(kKeys, args.keys - k0);
-    block_product(queries, keys, d, rows_from(head.q, q0), head.keys_of(k0), scores, kKeys, false);
-    for (std::int64_t i = 0; i < queries; ++i) {
-      float* row = scores + i * kKeys;
-      mask_row(args, head.key_mask, firsts[i], position + i, k0, keys, row);
-      weigh_row(row, keys, d, highest[i], total[i], sums + i * d);
+    const Strided<S> k = head.keys_of(k0);
+    const Strided<float> k_transposed =
+        k.col == 1 ? side_by_side(k, d, keys, k_columns)
+                   : transposed_copy(side_by_side(transposed(k), keys, d, rows), keys, d, k_columns);
+    const Strided<float> v = side_by_side(head.values_of(k0, d), keys, d, rows);
+    for (std::int64_t first = 0; first < all; first += kQueries) {
+      const std::int64_t queries = least(kQueries, all - first);
+      if (k0 < firsts[first] / kKeys * kKeys || k0 >= position + first + queries) continue;
+      block_product(queries, keys, d, rows_from(q, first), k_transposed, scores, kKeys, false);
+      for (std::int64_t i = 0; i < queries; ++i) {
+        const std::int64_t at = first + i;
+        float* row = scores + i * kKeys;
+        if (head.positions == 0 && first + queries == all) {
+          prefetch_row(head.k.at(k0 + kKeys + i, 0), d);
+          prefetch_row(head.v.at(k0 + kKeys + i, 0), d);
+        }
+        mask_row(args, head.key_mask, firsts[at], position + at, k0, keys, row);
+        weigh_row(row, keys, d, highest[at], total[at], sums + at * d);
+      }
+      block_product(queries, d, keys, Strided<float>{scores, kKeys, 1}, v, sums + first * d, d, true);
     }
-    block_product(queries, d, keys, Strided<float>{scores, kKeys, 1},
-                  widen(head.values_of(k0, d), keys, d, wide), sums, d, true);
   }
 
-  for (std::int64_t i = 0; i < queries; ++i) {
+  for (std::int64_t i = 0; i < all; ++i) {
     put_output(sums + i * d, total[i], d, args.out + head.out_offset + (q0 + i) * args.out_row_stride);
     if (args.lse != nullptr)
       args.lse[head.lse_offset + q0 + i] = total[i] == 0.0f ? kMinusInfinity : highest[i] + log_one(total[i]);
   }
 }
 
+/// Calls some(head, q0, blocks of one call) so that the units of work [begin, end) are covered, of which a
+/// head has `blocks`.
+template <class Some>
+TENON_INLINE void for_blocks_of_heads(std::int64_t begin, std::int64_t end, std::int64_t blocks, Some some) {
+  for (std::int64_t item = begin; item < end;) {
+    const std::int64_t first = item % blocks;
+    const std::int64_t count = least(kBlocksOfCall, least(end - item, blocks - first));
+    some(item / blocks, first * kQueries, count);
+    item += count;
+  }
+}
+
 template <class S>
 void attention_forward(const AttentionArgs<S>& args, std::int64_t item_begin, std::int64_t item_end,
                        float* workspace) {
-  const std::int64_t blocks = (args.time + kQueries - 1) / kQueries;
-  for (std::int64_t item = item_begin; item < item_end; ++item)
-    attention_forward_block(args, head_of(args, item / blocks), item % blocks * kQueries, workspace);
+  for_blocks_of_heads(item_begin, item_end, (args.time + kQueries - 1) / kQueries,
+                      [&](std::int64_t pair, std::int64_t q0, std::int64_t blocks) {
+                        attention_forward_blocks(args, head_of(args, pair), q0, blocks, workspace);
+                      });
 }
 
 /// Write `rows` rows of a float buffer [rows, d] into a gradient.
@@ -288,10 +337,12 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
   float* dk_held = dq + time * d;     // [held, d], as dv
   float* dv_held = dk_held + held * d;
   float* delta = dv_held + held * d;  // per query: sum of dout out = sum of P dP
-  float* wide_q = delta + time;       // bfloat16 only: operands in float
-  float* wide_dout = wide_q + kQueries * d;
-  float* wide_k = wide_dout + kQueries * d;
-  float* wide_v = wide_k + kKeys * d;
+  float* q_rows = delta + time;       // operands, rows side by side
+  float* dout_rows = q_rows + kQueries * d;
+  float* k_rows = dout_rows + kQueries * d;
+  float* v_rows = k_rows + kKeys * d;
+  float* k_columns = v_rows + kKeys * d;  // [d, keys], as of v
+  float* v_columns = k_columns + kKeys * d;
   const Strided<S> dout{args.dout + head.out_offset, args.out_row_stride, 1};
 
   __builtin_memset(dq, 0, (time * d) * sizeof(float));
@@ -308,8 +359,10 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
   const bool grouped = args.heads != args.kv_heads;
   for (std::int64_t k0 = 0; k0 < args.keys; k0 += kKeys) {
     const std::int64_t keys = least(kKeys, args.keys - k0);
-    const Strided<float> k = widen(rows_from(head.k, k0), keys, d, wide_k),
-                         v = widen(rows_from(head.v, k0), keys, d, wide_v);
+    const Strided<float> k = side_by_side(rows_from(head.k, k0), keys, d, k_rows),
+                         v = side_by_side(rows_from(head.v, k0), keys, d, v_rows);
+    const Strided<float> k_transposed = transposed_copy(k, keys, d, k_columns),
+                         v_transposed = transposed_copy(v, keys, d, v_columns);
     float *dk = dk_held + (grouped ? k0 * d : 0), *dv = dv_held + (grouped ? k0 * d : 0);
     if (begins) {
       __builtin_memset(dk, 0, (keys * d) * sizeof(float));
@@ -320,13 +373,15 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
       const std::int64_t queries = least(kQueries, time - q0);
       std::int64_t firsts[kQueries];
       first_keys(args, head.documents, q0, queries, firsts);
-      const Strided<float> q = widen(rows_from(head.q, q0), queries, d, wide_q);
-      const Strided<float> g = widen(rows_from(dout, q0), queries, d, wide_dout);
-      block_product(queries, keys, d, q, transposed(k), p, kKeys, false);
-      block_product(queries, keys, d, g, transposed(v), ds, kKeys, false);
+      const Strided<float> q = side_by_side(rows_from(head.q, q0), queries, d, q_rows);
+      const Strided<float> g = side_by_side(rows_from(dout, q0), queries, d, dout_rows);
+      block_product(queries, keys, d, q, k_transposed, p, kKeys, false);
+      block_product(queries, keys, d, g, v_transposed, ds, kKeys, false);
       for (std::int64_t i = 0; i < queries; ++i) {
         float* row = p + i * kKeys;
         float* slope = ds + i * kKeys;
+        prefetch_row(head.q.at(q0 + kQueries + i, 0), d);
+        prefetch_row(dout.at(q0 + kQueries + i, 0), d);
         mask_row(args, head.key_mask, firsts[i], shift + q0 + i, k0, keys, row);
         const float lse = args.lse[head.lse_offset + q0 + i];
         const F base = splat(lse == kMinusInfinity ? 0.0f : lse), shift = splat(delta[q0 + i]),

@@ -26,13 +26,6 @@ TENON_INLINE void prefetch_tile(const S* row, std::int64_t tile, std::int64_t el
   for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + tile + i);
 }
 
-template <class S>
-std::int64_t cached_attention_workspace(const CachedAttentionArgs<S>& args) {
-  const std::int64_t of_blocks = kQueries * kKeys + (kQueries + kKeys) * args.d_head;
-  const std::int64_t of_one = least(args.heads, kHeadsOfCall) * (kKeys + 2 * args.d_head);
-  return most(of_blocks, of_one);
-}
-
 /// Places of a pass as the last queries of their sequence.
 template <class S>
 TENON_INLINE AttentionArgs<S> as_queries(const CachedAttentionArgs<S>& args) {
@@ -43,6 +36,12 @@ TENON_INLINE AttentionArgs<S> as_queries(const CachedAttentionArgs<S>& args) {
   all.out = args.out;
   all.out_row_stride = args.heads * args.d_head;
   return all;
+}
+
+template <class S>
+std::int64_t cached_attention_workspace(const CachedAttentionArgs<S>& args) {
+  const std::int64_t of_one = least(args.heads, kHeadsOfCall) * (kKeys + 2 * args.d_head);
+  return most(attention_forward_workspace(as_queries(args)), of_one);
 }
 
 template <class S>
@@ -207,9 +206,10 @@ void cached_attention_forward(const CachedAttentionArgs<S>& args, std::int64_t i
     return;
   }
   const AttentionArgs<S> all = as_queries(args);
-  const std::int64_t blocks = (args.count + kQueries - 1) / kQueries;
-  for (std::int64_t item = item_begin; item < item_end; ++item)
-    attention_forward_block(all, kept_head(args, item / blocks), item % blocks * kQueries, workspace);
+  for_blocks_of_heads(item_begin, item_end, (args.count + kQueries - 1) / kQueries,
+                      [&](std::int64_t head, std::int64_t q0, std::int64_t blocks) {
+                        attention_forward_blocks(all, kept_head(args, head), q0, blocks, workspace);
+                      });
 }
 
 }  // namespace
