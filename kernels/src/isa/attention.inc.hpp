@@ -198,12 +198,6 @@ TENON_INLINE Strided<float> side_by_side(Strided<S> a, std::int64_t rows, std::i
     });
   return {to, cols, 1};
 }
-/// A row of a later block: rows are too far apart for the processor to foresee them.
-template <class S>
-TENON_INLINE void prefetch_row(const S* row, std::int64_t elements) {
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(S));
-  for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + i, 0, 2);
-}
 /// a[rows, cols] transposed, at `to`.
 TENON_INLINE Strided<float> transposed_copy(Strided<float> a, std::int64_t rows, std::int64_t cols,
                                             float* to) {
@@ -278,8 +272,8 @@ void attention_forward_blocks(const AttentionArgs<S>& args, const AttentionHead<
         const std::int64_t at = first + i;
         float* row = scores + i * kKeys;
         if (head.positions == 0 && first + queries == all) {
-          prefetch_row(head.k.at(k0 + kKeys + i, 0), d);
-          prefetch_row(head.v.at(k0 + kKeys + i, 0), d);
+          prefetch_lines<2>(head.k.at(k0 + kKeys + i, 0), d);
+          prefetch_lines<2>(head.v.at(k0 + kKeys + i, 0), d);
         }
         mask_row(args, head.key_mask, firsts[at], position + at, k0, keys, row);
         weigh_row(row, keys, d, highest[at], total[at], sums + at * d);
@@ -380,8 +374,8 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
       for (std::int64_t i = 0; i < queries; ++i) {
         float* row = p + i * kKeys;
         float* slope = ds + i * kKeys;
-        prefetch_row(head.q.at(q0 + kQueries + i, 0), d);
-        prefetch_row(dout.at(q0 + kQueries + i, 0), d);
+        prefetch_lines<2>(head.q.at(q0 + kQueries + i, 0), d);
+        prefetch_lines<2>(dout.at(q0 + kQueries + i, 0), d);
         mask_row(args, head.key_mask, firsts[i], shift + q0 + i, k0, keys, row);
         const float lse = args.lse[head.lse_offset + q0 + i];
         const F base = splat(lse == kMinusInfinity ? 0.0f : lse), shift = splat(delta[q0 + i]),

@@ -19,13 +19,6 @@ constexpr int kValueColumns = (TENON_SIMD_BYTES == 64 ? 4 : 2) * kLanes;
 /// Query heads of one place whose scores and sums have room at a time.
 constexpr std::int64_t kHeadsOfCall = 64;
 
-/// Asks for the memory that is read a tile later, which no processor foresees across pages.
-template <class S>
-TENON_INLINE void prefetch_tile(const S* row, std::int64_t tile, std::int64_t elements) {
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(S));
-  for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(row + tile + i);
-}
-
 /// Places of a pass as the last queries of their sequence.
 template <class S>
 TENON_INLINE AttentionArgs<S> as_queries(const CachedAttentionArgs<S>& args) {
@@ -74,7 +67,7 @@ TENON_INLINE void score_block(const float* q, std::int64_t d, Strided<S> keys, s
       for (int g = 0; g < kGroups; ++g) sums[h][g] = splat(0.0f);
     for (std::int64_t c = 0; c < d; ++c) {
       const S* at = keys.at(c, 0);
-      prefetch_tile(at, kKeys * d, kKeys);
+      prefetch_lines(at + kKeys * d, kKeys);  // of the next block
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         const F k = load(at + g * kLanes);
@@ -111,7 +104,7 @@ TENON_INLINE void add_values(const float* weights, Strided<S> values, std::int64
     for (int v = 0; v < V; ++v) of_block[h][v] = splat(0.0f);
   for (std::int64_t j = 0; j < count; ++j) {
     const S* at = values.at(j, c);
-    prefetch_tile(at, kKeys * d, V * kLanes);
+    prefetch_lines(at + kKeys * d, V * kLanes);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const F value = load_group(at + v * kLanes, v + 1 == V ? tail : kLanes);

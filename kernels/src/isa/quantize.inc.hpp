@@ -358,23 +358,22 @@ void quantize(const QuantizeArgs<S>& a) {
 }
 
 /// Bits of a magnitude in an integer of the element's width.
-TENON_INLINE std::int32_t magnitude_bits(float x) {
+TENON_INLINE std::int32_t magnitude_word(float x) {
   return __builtin_bit_cast(std::int32_t, x) & 0x7fffffff;
 }
-TENON_INLINE std::int16_t magnitude_bits(Bf16 x) {
+TENON_INLINE std::int16_t magnitude_word(Bf16 x) {
   return static_cast<std::int16_t>(x.bits & 0x7fffu);
 }
-/// Bits of the largest magnitude of n contiguous elements. This pass only waits for memory, which the
-/// processor by itself does not ask for early enough.
+/// Bits of the largest magnitude of n contiguous elements. This pass only waits for memory.
 template <class S>
 TENON_INLINE std::uint32_t largest_bits(const S* x, std::int64_t n) {
-  constexpr std::int64_t kCacheLine = 64 / sizeof(S), kPart = 8 * kCacheLine;
-  decltype(magnitude_bits(*x)) largest = 0;
+  constexpr std::int64_t kPart = 512 / sizeof(S);
+  decltype(magnitude_word(*x)) largest = 0;
   for (std::int64_t begin = 0; begin < n; begin += kPart) {
-    for (std::int64_t i = 0; i < kPart; i += kCacheLine) __builtin_prefetch(x + begin + kAhead + i);
+    prefetch_lines(x + begin + kAhead, kPart);
     const std::int64_t end = smaller(begin + kPart, n);
     for (std::int64_t i = begin; i < end; ++i) {
-      const auto bits = magnitude_bits(x[i]);
+      const auto bits = magnitude_word(x[i]);
       largest = largest < bits ? bits : largest;
     }
   }

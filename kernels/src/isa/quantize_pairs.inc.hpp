@@ -176,7 +176,7 @@ bool quantize_pairs_along(const QuantizeArgs<Bf16>& a, I& largest) {
       return [first = x + column](int i) TENON_BODY { return load_words(first + i * kPartColumns); };
     };
     const auto scale = [&](std::int64_t column, PartScales& scales) TENON_BODY {
-      for (int i = 0; i < kRowColumns; i += 32) __builtin_prefetch(x + column + i + kAhead);
+      prefetch_lines(x + column + kAhead, kRowColumns);
       return scale_part(a, words_at(column), row, column, kRowColumns, met, scales);
     };
     PartScales scales = {}, next;

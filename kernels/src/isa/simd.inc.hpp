@@ -258,6 +258,14 @@ TENON_INLINE void store(Bf16* p, F a, std::int64_t n) {
   store(buffer, a);
   __builtin_memcpy(p, buffer, n * sizeof(Bf16));
 }
+/// Asks for the lines of neighbouring elements, which the processor by itself does not foresee, for the
+/// nearest cache (3) or the second (2).
+template <int kCache = 3, class S>
+TENON_INLINE void prefetch_lines(const S* p, std::int64_t elements) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(S));
+  for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(p + i, 0, kCache);
+}
+
 TENON_INLINE float load_one(const float* p) {
   return *p;
 }
