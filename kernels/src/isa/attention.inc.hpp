@@ -246,7 +246,7 @@ void attention_forward_blocks(const AttentionArgs<S>& args, const AttentionHead<
   float* k_columns = q_rows + kMost * d;    // [d, keys]
   float* rows = k_columns + kKeys * d;      // [keys, d]: of k, then of v
   float highest[kMost], total[kMost];
-  std::int64_t firsts[kMost];
+  std::int64_t firsts[kMost] = {};
   for (std::int64_t i = 0; i < all; ++i) {
     highest[i] = kMinusInfinity;
     total[i] = 0.0f;
