@@ -5,6 +5,8 @@ A sample is what one side did in one round: a dictionary with `value` (a rate, o
 """
 import statistics
 
+from . import cores
+
 SPREAD_BOUND = 0.25  # (highest - lowest) / median of a ratio
 OTHERS_BOUND = 0.25  # cores that other processes took while the row was measured
 
@@ -31,6 +33,9 @@ def noise(result):
     reasons = []
     if result["others_cores"] is not None and result["others_cores"] > OTHERS_BOUND:
         reasons.append(f"other work took {result['others_cores']:.1f} cores (load {result['load']:.1f})")
+    shared = cores.doubt([sample for all_ in result["samples"].values() for sample in all_])
+    if shared:
+        reasons.append(shared)
     for name, ratio in result["ratios"].items():
         if ratio is None:
             continue

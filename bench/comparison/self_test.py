@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from . import figures, machine, merge, prepare, processes, rows, tables
+from . import cores, figures, machine, merge, prepare, processes, rows, tables
 
 ROW = rows.Row("example", "an example", "samples/s", {"stock": 2.0, "limit": 0.5}, "products alone")
 
@@ -70,6 +70,55 @@ class Noise(unittest.TestCase):
         self.assertIn("stock spreads over 50 %", result(ours=samples(10, 15, 10), stock=samples(5, 5, 5))["noise"][0])
         self.assertIn("other work took 1.5 cores", result(others=1.5, ours=samples(1, 1, 1), stock=samples(1, 1, 1))["noise"][0])
         self.assertEqual(result(ours=samples(1, 1), stock=samples(1, 1))["noise"], ["2 round(s)"])
+
+
+class Cores(unittest.TestCase):
+    """`said`: what the program says of one moment after the other."""
+
+    def measured(self, said, most_s=20, values=(1, 2, 3)):
+        self.waits, values = [], iter(values)
+        said = iter(said)
+
+        def run(seconds):
+            self.waits.append(seconds)
+            return {"at_once": next(said)}
+        self.cores = cores.Cores(run, most_s)
+        return self.cores.measured(lambda: {"value": next(values)})
+
+    def test_a_measurement_on_cores_that_are_apart_is_kept(self):
+        self.assertEqual(self.measured([1.02, 1.1]), {"value": 1, "at_once": 1.1})
+        self.assertEqual((self.waits, self.cores.notes()), ([20, 0], []))
+
+    def test_it_is_taken_again_where_the_cores_were_shared_afterwards(self):
+        self.assertEqual(self.measured([1.0, 1.9, 1.0, 1.0]), {"value": 2, "at_once": 1.0})
+        self.assertEqual(self.measured([1.0, 1.9, 1.0, 1.9, 1.0, 1.8]), {"value": 3, "at_once": 1.8})
+
+    def test_without_waiting_it_is_taken_once(self):
+        self.assertEqual(self.measured([1.9, 1.0], 0), {"value": 1, "at_once": 1.9})
+        self.assertEqual(self.waits, [0, 0])
+
+    def test_cores_that_are_never_apart_are_waited_for_once(self):
+        self.assertEqual(self.measured([1.9, 1.9, 1.9, 1.9]), {"value": 1, "at_once": 1.9})
+        self.assertEqual(self.cores.measured(lambda: {"value": 7})["value"], 7)
+        self.assertEqual(self.waits, [20, 0, 0, 0])
+        self.assertRegex(self.cores.notes()[0], "not apart within 20 s")
+
+    def test_a_program_that_fails_is_asked_once_and_said(self):
+        asked = []
+        broken = cores.Cores(lambda seconds: asked.append(seconds) or {"error": "cores: no such file"}, 20)
+        self.assertEqual(broken.measured(lambda: {"value": 1}), {"value": 1})
+        self.assertEqual(asked, [20])
+        self.assertIn("cores: no such file", broken.notes()[0])
+
+    def test_a_side_that_failed_is_not_taken_again(self):
+        found = cores.Cores(lambda seconds: {"at_once": 1.0 if seconds else 1.9}, 20).measured(lambda: {"error": "broke"})
+        self.assertEqual(found, {"error": "broke"})
+
+    def test_a_row_says_how_many_measurements_had_shared_cores(self):
+        apart = {"value": 10, "at_once": 1.0}
+        row = result(ours=[apart, apart, {"value": 10, "at_once": 1.94}], stock=[apart] * 3)
+        self.assertEqual(row["noise"], ["in 1 of 6 measurements the cores were shared (threads took up to 1.9 times as long)"])
+        self.assertEqual(result(ours=[apart] * 3, stock=[apart] * 3)["noise"], [])
 
 
 class Machine(unittest.TestCase):

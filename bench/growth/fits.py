@@ -5,7 +5,7 @@ and `others_cores`; or `error`.
 """
 import math
 
-from comparison import figures
+from comparison import cores, figures
 
 TOLERANCE = 0.1  # of an exponent: 1.26 times as much over a decade
 OTHERS_BOUND = figures.OTHERS_BOUND
@@ -62,6 +62,9 @@ def noise(result):
     busy = max((point["others_cores"] for point in result["points"] if point["others_cores"] is not None), default=0)
     if busy > OTHERS_BOUND:
         reasons.append(f"other work took up to {busy:.1f} cores")
+    shared = cores.doubt([sample for all_ in result["samples"] for sample in all_])
+    if shared:
+        reasons.append(shared)
     if rounds is None or rounds["rounds"] < 3:
         reasons.append(f"{rounds['rounds'] if rounds else 0} whole round(s)")
     elif rounds["highest"] - rounds["lowest"] > tolerance:

@@ -60,6 +60,11 @@ class Fits(unittest.TestCase):
         self.assertIn("apart", result([(1, [1.0, 1.0, 2.0]), (10, [10.0, 10.0, 10.0])])["noise"][0])
         self.assertIn("a round without the surprise: 1.00", result([(1, [1.0, 1.0, 1.0]), (10, [10.0, 20.0, 20.0])])["noise"][-1])
 
+    def test_shared_cores_are_a_doubt(self):
+        measured = samples(LINEAR)
+        measured[1][2]["at_once"] = 1.9
+        self.assertIn("in 1 of 1 measurements the cores were shared", fits.result_of(CURVE, measured)["noise"][0])
+
     def test_what_broke_is_named_and_left_out(self):
         found = result([(1, [1.0] * 3), (10, [10.0] * 3), (100, [None] * 3)])
         self.assertEqual((found["errors"], len(found["points"])), (["broke"], 2))
