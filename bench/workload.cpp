@@ -1,6 +1,7 @@
 // One side of a row of bench/compare: trains a workload once in this process and prints its times, or ends
-// where its first slot begins, or prints what the device alone needs for the workload's products and copies,
-// or describes the workload and its peer. Usage: workload train|start|limit|describe NAME [--steps N]
+// where its first slot begins, or prints what the device alone needs for the workload's products, copies
+// and rows of large tables, or describes the workload and its peer. Usage: workload
+// train|start|limit|describe NAME [--steps N]
 // [--threads N] [--ranks N] [SIZE N]...; workload list Sizes that replace those of the workload: --layers
 // --width --context --batch of a GPT, --rows --batch of a DLRM.
 #include "data_sets.hpp"
@@ -10,6 +11,7 @@
 #include "gpt_shape.hpp"
 #include "mixer_shape.hpp"
 #include "product_limit.hpp"
+#include "row_limit.hpp"
 
 #include <tenon/observer.hpp>
 #include <tenon/parallel.hpp>
@@ -97,6 +99,7 @@ struct Limit {
   std::vector<ProductShape> products;
   double flops = 0;   ///< of products without a shape of their own, at the rate of the largest of the others
   double copied = 0;  ///< bytes that are read once and written once
+  RowAccesses rows = {};
 };
 
 /// Sizes that replace those of a workload; a workload takes the ones that it asks for, and sizes that were
@@ -235,6 +238,9 @@ Workload dlrm(const std::string& name, DlrmShape shape, const std::string& preci
   };
   const std::int64_t width = add(shape.dense, shape.bottom);
   add(width + vectors * (vectors - 1) / 2, shape.top);
+  // Of a power law, caches hold most of what is read.
+  RowAccesses rows = {};
+  if (shape.exponent == 0) rows = {shape.tables, shape.rows, width, shape.batch};
   return {.name = name,
           .title = fmt::format("DLRM, {} tables of {} rows, batch {}, {}", shape.tables, shape.rows,
                                shape.batch, precision),
@@ -245,7 +251,7 @@ Workload dlrm(const std::string& name, DlrmShape shape, const std::string& preci
           .config = [=](const Settings& settings) { return config_text(shape, precision, settings); },
           .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
           .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
-          .limit = {.products = products}};
+          .limit = {.products = products, .rows = rows}};
 }
 
 Workload field(const std::string& name, const std::string& title, const FieldShape& shape, int steps,
@@ -424,6 +430,7 @@ int print_limit(const Workload& workload, const Settings& settings) {
     if (product.flops() > largest) largest = product.flops(), rate = largest / one;
   }
   if (workload.limit.flops > 0) seconds += workload.limit.flops / rate;
+  if (workload.limit.rows.tables > 0) seconds += RowLimit(workload.limit.rows).seconds();
   if (workload.limit.copied > 0) seconds += workload.limit.copied * copy_seconds_per_byte(*device);
   fmt::print("{{\"seconds_per_step\": {:.9f}, \"gflops\": {:.1f}, \"kernels\": \"{}\"}}\n", seconds,
              1e-9 * (flops + workload.limit.flops) / seconds, device->kernel_choice());

@@ -1,7 +1,8 @@
 """The curves: which process each point is, on which axis it lies, and how much its step is expected to cost.
 
-An expectation is a cost relative to other points of the same curve, from the machine's cores or from what the process says of its
-own arithmetic; its exponent is fitted over the same points as the measured one, so that both mean the same.
+An expectation is a cost relative to other points of the same curve, from the machine's cores, from what the process says of its own
+arithmetic, or the first point's step and what a limit of the machine grows by; its exponent is fitted over the same points as the
+measured one, so that both mean the same.
 """
 from dataclasses import dataclass
 from typing import Callable
@@ -25,6 +26,7 @@ class Curve:
     why: str       # the expectation in words
     points: tuple
     expected: Callable  # (x, figures, cores): relative cost
+    limit: bool = False  # `workload limit` runs beside each point, and `expected` says how many of its seconds add to the first point's step
 
 
 def arithmetic(x, figures, cores):
@@ -61,9 +63,10 @@ def mixer_curve(name, title, mixer, why):
 
 
 def rows_curve():
-    points = tuple(Point(("tables", "--rows", str(rows)), 200, 40, rows) for rows in (10 ** 4, 10 ** 5, 10 ** 6, 10 ** 7))
+    points = tuple(Point(("tables", "--rows", str(rows)), 1200, 40, rows) for rows in (10 ** 4, 10 ** 5, 10 ** 6, 10 ** 7))
     return Curve("rows", "Rows of tables", "rows of each of 4 tables", "4 tables of width 16, 2,048 samples, ids all over the tables",
-                 "nothing: a step touches the rows that it names", points, lambda x, figures, cores: 1.0)
+                 "a step touches the rows that it names: what the machine takes longer to reach them in larger tables", points,
+                 lambda x, figures, cores: figures["limit_s"], limit=True)
 
 
 def all_curves():

@@ -1,6 +1,7 @@
 """Exponents by least squares in log-log, what they should be, and when one is a surprise or in doubt. Knows nothing of programs.
 
-A sample is what one point did in one round: `value` (seconds per step), `x`, `expected` (relative cost), and where known `memory_mb`
+A sample is what one point did in one round: `value` (seconds per step), `x`, `expected` (relative cost; seconds of a curve with a
+limit), and where known `memory_mb`
 and `others_cores`; or `error`.
 """
 import math
@@ -26,7 +27,8 @@ def point_of(samples):
     if not good:
         return None
     busy = [sample["others_cores"] for sample in good if sample.get("others_cores") is not None]
-    return {"x": good[0]["x"], "seconds": figures.summary([sample["value"] for sample in good]), "expected": good[0]["expected"],
+    return {"x": good[0]["x"], "seconds": figures.summary([sample["value"] for sample in good]),
+            "expected": figures.summary([sample["expected"] for sample in good])["median"],
             "memory_mb": figures.peak(good), "others_cores": sum(busy) / len(busy) if busy else None}
 
 
@@ -39,6 +41,11 @@ def exponents_of_rounds(samples):
 def result_of(curve, samples, tolerance=TOLERANCE):
     """A curve with its exponents and what is to be said of them. samples: per point a list with an entry per round."""
     points = [point for point in map(point_of, samples) if point]
+    if curve.limit and points:
+        # What is not the limit's is the same at every point.
+        others = points[0]["seconds"]["median"] - points[0]["expected"]
+        for point in points:
+            point["expected"] += others
     for point in points:
         first = points[0]
         point["over_expected"] = point["seconds"]["median"] / first["seconds"]["median"] / (point["expected"] / first["expected"])

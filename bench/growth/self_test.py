@@ -49,6 +49,14 @@ class Fits(unittest.TestCase):
     def test_less_than_expected_is_no_surprise(self):
         self.assertFalse(result(LINEAR, expected=lambda x: x ** 2)["surprise"])
 
+    def test_a_limit_adds_to_the_first_step(self):
+        # Of 5 s at the first point the limit takes 1; where it takes 46, 50 are expected.
+        limited = curves.Curve("example", "", "", "", "", (), None, limit=True)
+        found = fits.result_of(limited, samples([(1, [5.0] * 3), (10, [100.0] * 3)], expected=lambda x: 1 + 5 * (x - 1)))
+        self.assertEqual([point["expected"] for point in found["points"]], [5, 50])
+        self.assertAlmostEqual(found["expected"], 1)
+        self.assertEqual(found["points"][1]["over_expected"], 2)
+
     def test_points_beside_their_expectation(self):
         self.assertEqual([point["over_expected"] for point in result(SQUARE)["points"]], [1, 10, 100])
         self.assertEqual([point["memory_mb"] for point in result(SQUARE)["points"]], [101, 110, 200])

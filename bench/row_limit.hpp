@@ -1,0 +1,149 @@
+// The time that the machine takes to reach rows of large tables: a bound for steps whose rows are anywhere in
+// them. Beyond the caches a row costs a miss, and beyond the reach of the translation caches also the walk
+// through the page tables, which in a virtual machine are those of the host, too.
+#pragma once
+
+#include "step_bench.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace tenon::bench {
+
+/// A step reads `reads` rows of each of `tables` tables, and later reads and writes them together with a
+/// float of their own.
+struct RowAccesses {
+  int tables = 0;
+  std::int64_t rows = 0, width = 0, reads = 0;
+};
+
+/// Floats in huge pages where the system has them, all of them written.
+class PagedFloats {
+ public:
+  explicit PagedFloats(std::int64_t count) : bytes_(sizeof(float) * static_cast<std::size_t>(count)) {
+    void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) fail_run(fmt::format("the system gave no {} bytes for rows", bytes_));
+    madvise(memory, bytes_, MADV_HUGEPAGE);
+    data_ = static_cast<float*>(memory);
+    std::fill_n(data_, count, 1.0F);
+  }
+  ~PagedFloats() { munmap(data_, bytes_); }
+  PagedFloats(const PagedFloats&) = delete;
+  PagedFloats& operator=(const PagedFloats&) = delete;
+  float* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  float* data_;
+};
+
+/// The rows of one step at a time, in memory like that of the tables.
+class RowLimit {
+ public:
+  explicit RowLimit(const RowAccesses& accesses) : of_(accesses), ids_(of_.tables) {
+    if (of_.width > kMostWidth)
+      fail_run(fmt::format("rows of {} floats; expected at most {}", of_.width, kMostWidth));
+    for (int t = 0; t < of_.tables; ++t) {
+      rows_.push_back(std::make_unique<PagedFloats>(of_.rows * of_.width));
+      numbers_.push_back(std::make_unique<PagedFloats>(of_.rows));
+    }
+  }
+
+  /// Median seconds of a step.
+  double seconds() {
+    std::vector<double> steps(kSteps);
+    for (double& step : steps) {
+      draw();
+      step = timed([this] { read(); });
+      for (std::vector<std::int64_t>& ids : ids_) {
+        std::sort(ids.begin(), ids.end());
+        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      }
+      step += timed([this] { update(); });
+    }
+    std::nth_element(steps.begin(), steps.begin() + kSteps / 2, steps.end());
+    return steps[kSteps / 2];
+  }
+
+ private:
+  static constexpr int kSteps = 301;
+  static constexpr std::size_t kBlock = 64;        ///< rows
+  static constexpr std::size_t kAhead = 32;        ///< rows that are asked for before they are read
+  static constexpr std::int64_t kMostWidth = 256;  ///< floats of a row
+
+  template <class Run>
+  static double timed(Run run) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  void draw() {
+    std::uniform_int_distribution<std::int64_t> row(0, of_.rows - 1);
+    for (std::vector<std::int64_t>& ids : ids_) {
+      ids.resize(of_.reads);
+      for (std::int64_t& id : ids) id = row(engine_);
+    }
+  }
+
+  /// Calls run(table, its ids, begin and end of a block of them), blocks in parallel.
+  template <class Run>
+  void for_blocks(Run run) const {
+    const std::int64_t blocks = (of_.reads + kBlock - 1) / kBlock;
+    parallel_for(blocks * of_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t item = begin; item < end; ++item) {
+        const std::span<const std::int64_t> ids = ids_[item / blocks];
+        const auto first = static_cast<std::size_t>(item % blocks * kBlock);
+        run(item / blocks, ids, first, std::min(ids.size(), first + kBlock));
+      }
+    });
+  }
+
+  /// The sums of the rows, which stay with the thread.
+  void read() {
+    for_blocks(
+        [&](std::int64_t table, std::span<const std::int64_t> ids, std::size_t begin, std::size_t end) {
+          const float* const rows = rows_[table]->data();
+          std::array<float, kMostWidth> sums{};
+          for (std::size_t i = begin; i < end; ++i) {
+            if (i + kAhead < ids.size()) __builtin_prefetch(rows + ids[i + kAhead] * of_.width);
+            for (std::int64_t j = 0; j < of_.width; ++j) sums[j] += rows[ids[i] * of_.width + j];
+          }
+          [[maybe_unused]] volatile float kept = sums[0];
+        });
+  }
+
+  void update() {
+    for_blocks(
+        [&](std::int64_t table, std::span<const std::int64_t> ids, std::size_t begin, std::size_t end) {
+          float* const rows = rows_[table]->data();
+          float* const numbers = numbers_[table]->data();
+          for (std::size_t i = begin; i < end; ++i) {
+            if (i + kAhead < ids.size()) {
+              __builtin_prefetch(rows + ids[i + kAhead] * of_.width, 1);
+              __builtin_prefetch(numbers + ids[i + kAhead], 1);
+            }
+            numbers[ids[i]] += 1.0F;
+            for (std::int64_t j = 0; j < of_.width; ++j) rows[ids[i] * of_.width + j] += 1.0F;
+          }
+        });
+  }
+
+  RowAccesses of_;
+  std::vector<std::unique_ptr<PagedFloats>> rows_, numbers_;
+  std::vector<std::vector<std::int64_t>> ids_;
+  std::mt19937_64 engine_{1};
+};
+
+}  // namespace tenon::bench
