@@ -23,7 +23,7 @@ constexpr std::size_t kVersionRows = 64;
 /// Whole tables pass through buffers of this size.
 constexpr std::int64_t kChunkBytes = std::int64_t{4} << 20;
 /// Reads ask for the row this far ahead while they copy one: rows are anywhere in a table larger than caches.
-constexpr std::size_t kPrefetchDistance = 8;
+constexpr std::size_t kPrefetchDistance = 32;
 
 /// Zeroed memory that takes no physical page before it is written, in huge pages where the system has them:
 /// random rows of a large table would otherwise miss the TLB each time.
