@@ -4,7 +4,9 @@
 #include "base/elapsed.hpp"
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/clock.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -135,7 +137,7 @@ void AsyncSaver::State::run() {
   for (;;) {
     {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return busy || stopping; });
+      while (!busy && !stopping) changed.wait_for(lock, kLookAgain);
       if (!busy) return;
     }
     SaveResult result = persist();
@@ -210,9 +212,12 @@ bool AsyncSaver::busy() const {
 }
 
 void AsyncSaver::wait(double seconds) {
+  using Seconds = std::chrono::duration<double>;
+  const auto begin = State::SteadyClock::now();
   std::unique_lock lock(state_->mutex);
-  if (!state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                                [&] { return !state_->busy; })) {
+  for (double left = seconds; state_->busy && left > 0; left = seconds - base::seconds_since(begin))
+    state_->changed.wait_for(lock, std::min<Seconds>(Seconds(left), kLookAgain));
+  if (state_->busy) {
     throw DeadlineError("rank " + std::to_string(state_->rank) + " still writes the checkpoint of step " +
                         std::to_string(state_->request.step) + " after " + std::to_string(seconds) + " s");
   }

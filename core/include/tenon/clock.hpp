@@ -53,6 +53,11 @@ std::unique_ptr<Clock> make_wall_clock();
 /// wait.
 std::unique_ptr<Clock> make_simulated_clock(double deadline_wall_s);
 
+/// After so long a thread looks at its condition again even if it hears nothing. Condition variables of the
+/// GNU C library before 2.41 can lose a wake-up (its bug 25847); a rank that slept on to its deadline would
+/// end the run.
+inline constexpr std::chrono::seconds kLookAgain{1};
+
 /// A limit in real time, counted from its construction. The simulated clock ignores it and bounds waits
 /// itself.
 class WaitDeadline {

@@ -84,11 +84,6 @@ std::chrono::steady_clock::duration bounded(double seconds) {
       std::chrono::duration<double>(std::clamp(seconds, 0.0, kYear)));
 }
 
-/// After so long a thread looks at its condition again even if it hears nothing. Condition variables of the
-/// GNU C library before 2.41 can lose a wake-up (its bug 25847); a rank that slept on to its deadline would
-/// end the run.
-constexpr std::chrono::seconds kLookAgain{1};
-
 }  // namespace
 
 WaitDeadline::WaitDeadline(double seconds) : time_(std::chrono::steady_clock::now() + bounded(seconds)) {}
