@@ -3,12 +3,10 @@
 // through the page tables, which in a virtual machine are those of the host, too.
 #pragma once
 
-#include "step_bench.hpp"
+#include "product_limit.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -28,35 +26,20 @@ struct RowAccesses {
   std::int64_t rows = 0, width = 0, reads = 0;
 };
 
-/// Floats in huge pages where the system has them, all of them written.
-class PagedFloats {
- public:
-  explicit PagedFloats(std::int64_t count) : bytes_(sizeof(float) * static_cast<std::size_t>(count)) {
-    void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) fail_run(fmt::format("the system gave no {} bytes for rows", bytes_));
-    madvise(memory, bytes_, MADV_HUGEPAGE);
-    data_ = static_cast<float*>(memory);
-    std::fill_n(data_, count, 1.0F);
-  }
-  ~PagedFloats() { munmap(data_, bytes_); }
-  PagedFloats(const PagedFloats&) = delete;
-  PagedFloats& operator=(const PagedFloats&) = delete;
-  float* data() const { return data_; }
-
- private:
-  std::size_t bytes_;
-  float* data_;
-};
-
-/// The rows of one step at a time, in memory like that of the tables.
+/// The rows of one step at a time, in memory of the device, which is in huge pages like that of the tables.
 class RowLimit {
  public:
-  explicit RowLimit(const RowAccesses& accesses) : of_(accesses), ids_(of_.tables) {
+  RowLimit(const RowAccesses& accesses, Device& device) : of_(accesses), ids_(of_.tables) {
     if (of_.width > kMostWidth)
       fail_run(fmt::format("rows of {} floats; expected at most {}", of_.width, kMostWidth));
+    const auto written = [&](std::int64_t width) {
+      auto memory = std::make_unique<DeviceMemory>(device, Shape{of_.rows, width}, DType::kF32);
+      std::ranges::fill(memory->view().span<float>(), 1.0F);
+      return memory;
+    };
     for (int t = 0; t < of_.tables; ++t) {
-      rows_.push_back(std::make_unique<PagedFloats>(of_.rows * of_.width));
-      numbers_.push_back(std::make_unique<PagedFloats>(of_.rows));
+      rows_.push_back(written(of_.width));
+      numbers_.push_back(written(1));
     }
   }
 
@@ -114,7 +97,7 @@ class RowLimit {
   void read() {
     for_blocks(
         [&](std::int64_t table, std::span<const std::int64_t> ids, std::size_t begin, std::size_t end) {
-          const float* const rows = rows_[table]->data();
+          const float* const rows = static_cast<float*>(rows_[table]->view().data);
           std::array<float, kMostWidth> sums{};
           for (std::size_t i = begin; i < end; ++i) {
             if (i + kAhead < ids.size()) __builtin_prefetch(rows + ids[i + kAhead] * of_.width);
@@ -127,8 +110,8 @@ class RowLimit {
   void update() {
     for_blocks(
         [&](std::int64_t table, std::span<const std::int64_t> ids, std::size_t begin, std::size_t end) {
-          float* const rows = rows_[table]->data();
-          float* const numbers = numbers_[table]->data();
+          float* const rows = static_cast<float*>(rows_[table]->view().data);
+          float* const numbers = static_cast<float*>(numbers_[table]->view().data);
           for (std::size_t i = begin; i < end; ++i) {
             if (i + kAhead < ids.size()) {
               __builtin_prefetch(rows + ids[i + kAhead] * of_.width, 1);
@@ -141,7 +124,7 @@ class RowLimit {
   }
 
   RowAccesses of_;
-  std::vector<std::unique_ptr<PagedFloats>> rows_, numbers_;
+  std::vector<std::unique_ptr<DeviceMemory>> rows_, numbers_;
   std::vector<std::vector<std::int64_t>> ids_;
   std::mt19937_64 engine_{1};
 };

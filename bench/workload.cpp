@@ -238,7 +238,7 @@ Workload dlrm(const std::string& name, DlrmShape shape, const std::string& preci
   };
   const std::int64_t width = add(shape.dense, shape.bottom);
   add(width + vectors * (vectors - 1) / 2, shape.top);
-  // Of a power law, caches hold most of what is read.
+  // Where accesses follow a power law, the caches hold most rows that a step reads.
   RowAccesses rows = {};
   if (shape.exponent == 0) rows = {shape.tables, shape.rows, width, shape.batch};
   return {.name = name,
@@ -430,7 +430,7 @@ int print_limit(const Workload& workload, const Settings& settings) {
     if (product.flops() > largest) largest = product.flops(), rate = largest / one;
   }
   if (workload.limit.flops > 0) seconds += workload.limit.flops / rate;
-  if (workload.limit.rows.tables > 0) seconds += RowLimit(workload.limit.rows).seconds();
+  if (workload.limit.rows.tables > 0) seconds += RowLimit(workload.limit.rows, *device).seconds();
   if (workload.limit.copied > 0) seconds += workload.limit.copied * copy_seconds_per_byte(*device);
   fmt::print("{{\"seconds_per_step\": {:.9f}, \"gflops\": {:.1f}, \"kernels\": \"{}\"}}\n", seconds,
              1e-9 * (flops + workload.limit.flops) / seconds, device->kernel_choice());

@@ -47,16 +47,11 @@ class Cores:
         return []
 
 
-def shared(samples):
-    """(how many samples were taken on shared cores, of how many that say so, the largest ratio)."""
-    ratios = [sample["at_once"] for sample in samples if sample.get("at_once")]
-    return sum(ratio > APART for ratio in ratios), len(ratios), max(ratios, default=0)
-
-
 def doubt(samples):
     """Why figures from these samples are doubtful; empty where they are not."""
-    bad, count, largest = shared(samples)
-    return f"in {bad} of {count} measurements the cores were shared (threads took up to {largest:.1f} times as long)" if bad else ""
+    ratios = [sample["at_once"] for sample in samples if sample.get("at_once")]
+    bad = sum(ratio > APART for ratio in ratios)
+    return f"in {bad} of {len(ratios)} measurements the cores were shared (threads took up to {max(ratios):.1f} times as long)" if bad else ""
 
 
 def of_build(build, threads, most_s):
